@@ -1,0 +1,74 @@
+//! A cursor over a command's arguments.
+
+use super::Error;
+use crate::core::Millis;
+use crate::ffi::Str;
+
+/// The arguments that are not yet read.
+pub struct Args<'a> {
+    rest: &'a [&'a Str],
+}
+
+impl<'a> Args<'a> {
+    /// The arguments behind the command's own name.
+    pub fn new(args: &'a [&'a Str]) -> Args<'a> {
+        Args { rest: args.get(1..).unwrap_or_default() }
+    }
+
+    /// The next argument.
+    pub fn next(&mut self) -> Result<&'a Str, Error> {
+        let (first, rest) = self.rest.split_first().ok_or(Error::Syntax)?;
+        self.rest = rest;
+        Ok(first)
+    }
+
+    /// The next argument, a time in ms. Whether it is in range is for the
+    /// engine to say, who knows what time it is; what is no integer is as
+    /// little a time as 0 is.
+    pub fn millis(&mut self) -> Result<Millis, Error> {
+        integer(self.next()?.bytes()).ok_or(Error::InvalidExpire)
+    }
+
+    /// The next argument, a number of things: 1 or more.
+    pub fn count(&mut self) -> Result<usize, Error> {
+        let number = integer(self.next()?.bytes()).ok_or(Error::NotAnInteger)?;
+        usize::try_from(number).ok().filter(|count| *count > 0).ok_or(Error::NotPositive)
+    }
+
+    /// The next argument, an option word, in upper case; None at the end.
+    pub fn word(&mut self) -> Option<Vec<u8>> {
+        self.next().ok().map(|word| word.bytes().to_ascii_uppercase())
+    }
+
+    /// Refuses what is left over.
+    pub fn finish(self) -> Result<(), Error> {
+        if self.rest.is_empty() {
+            Ok(())
+        } else {
+            Err(Error::Syntax)
+        }
+    }
+}
+
+/// An integer as the server reads it: plain decimal, no sign but `-`.
+fn integer(text: &[u8]) -> Option<i64> {
+    let digits = text.strip_prefix(b"-").unwrap_or(text);
+    let plain = digits == b"0" && text == digits
+        || matches!(digits.first(), Some(b'1'..=b'9')) && digits.iter().all(u8::is_ascii_digit);
+    std::str::from_utf8(text).ok().filter(|_| plain)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::integer;
+
+    #[test]
+    fn integers_are_the_servers() {
+        for (text, number) in [("0", 0), ("7", 7), ("-7", -7), ("9223372036854775807", i64::MAX)] {
+            assert_eq!(integer(text.as_bytes()), Some(number));
+        }
+        for text in ["", "-", "+1", "01", "-0", "1.5", " 1", "1 ", "x", "9223372036854775808"] {
+            assert_eq!(integer(text.as_bytes()), None, "{text:?}");
+        }
+    }
+}

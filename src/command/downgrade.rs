@@ -1,0 +1,29 @@
+//! `RWLOCK.DOWNGRADE key owner lease`
+
+use super::docs::{KEY, LEASE, OWNER};
+use super::{Args, Command, Error, SINCE};
+use crate::engine;
+use crate::ffi::{CommandDocs, Ctx, KeyUse, Reply};
+
+/// Goes from write to read with no gap.
+pub struct Downgrade;
+
+impl Command for Downgrade {
+    const DOCS: CommandDocs = CommandDocs {
+        name: "rwlock.downgrade",
+        summary: "Turns the writer of a lock into a reader",
+        complexity: "O(N) with N the read holds of the owner",
+        since: SINCE,
+        flags: "write fast",
+        arity: 4,
+        key: KeyUse::Update,
+        args: &[KEY, OWNER, LEASE],
+    };
+
+    fn run(ctx: Ctx<'_>, mut args: Args<'_>) -> Result<Reply, Error> {
+        let (key, owner, lease) = (args.next()?, args.next()?, args.millis()?);
+        args.finish()?;
+        engine::downgrade(ctx, key, owner, lease)?;
+        Ok(Reply::Status("OK".into()))
+    }
+}

@@ -1,0 +1,102 @@
+//! Errors, as clients see them: a code, a space, a sentence (SPEC section 7).
+
+use crate::core::{Mode, NotHeld, TooMany, MAX_READS};
+use crate::engine;
+use crate::store;
+
+/// Why a command ended in an error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// An option word is unknown, given twice or meaningless here.
+    Syntax,
+    /// A time is out of range.
+    InvalidExpire,
+    /// A number is none.
+    NotAnInteger,
+    /// A number is below 1.
+    NotPositive,
+    /// What the engine says.
+    Engine(engine::Error),
+}
+
+impl From<engine::Error> for Error {
+    fn from(error: engine::Error) -> Error {
+        Error::Engine(error)
+    }
+}
+
+impl Error {
+    /// The line of the reply to `command`.
+    pub fn text(&self, command: &str) -> String {
+        use engine::Error::{InvalidExpire, NotHeld, Store, TooMany};
+        match self {
+            Error::Syntax => "ERR syntax error".into(),
+            Error::NotAnInteger => "ERR value is not an integer or out of range".into(),
+            Error::NotPositive => "ERR value is out of range, must be positive".into(),
+            Error::InvalidExpire | Error::Engine(InvalidExpire) => {
+                format!("ERR invalid expire time in '{command}' command")
+            }
+            Error::Engine(NotHeld(reason)) => not_held(*reason),
+            Error::Engine(TooMany(reason)) => too_many(*reason),
+            Error::Engine(Store(error)) => keys(error),
+        }
+    }
+}
+
+fn not_held(reason: NotHeld) -> String {
+    match reason {
+        NotHeld::Free => "NOTHELD the lock is free".into(),
+        NotHeld::OtherMode(mode) => {
+            format!("NOTHELD the owner holds the lock in the other mode ({})", word(mode))
+        }
+        NotHeld::Others(mode) => {
+            format!("NOTHELD the lock is held by others, in {} mode", word(mode))
+        }
+    }
+}
+
+fn too_many(reason: TooMany) -> String {
+    match reason {
+        TooMany::Reads => {
+            format!("ERR the owner has {MAX_READS} read holds, the most there can be")
+        }
+        TooMany::Writes => "ERR increment or decrement would overflow".into(),
+    }
+}
+
+fn keys(error: &store::Error) -> String {
+    match error {
+        store::Error::WrongType(what) => {
+            format!("WRONGTYPE Operation against a key holding the wrong kind of value: {what}")
+        }
+        store::Error::Clash(lock) => {
+            let name: String = String::from_utf8_lossy(lock).chars().take(MAX_NAME).collect();
+            format!("ERR key clash with lock {name}")
+        }
+        store::Error::TooManyReads => {
+            format!("ERR the hash counts more than {MAX_READS} read holds of one owner")
+        }
+        store::Error::BadLockName(reason) | store::Error::BadOwner(reason) => {
+            format!("ERR {reason}")
+        }
+        store::Error::CrossSlot => {
+            "CROSSSLOT the keys made from this lock name would not hash to its slot; \
+             use a name without braces or one with a {tag}"
+                .into()
+        }
+        store::Error::TryAgain => {
+            "TRYAGAIN the lock's slot is being migrated, its keys may be on two nodes".into()
+        }
+    }
+}
+
+/// The most of a name that an error shows, in characters.
+const MAX_NAME: usize = 256;
+
+/// A mode as the hash and the replies spell it.
+pub fn word(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Read => "read",
+        Mode::Write => "write",
+    }
+}

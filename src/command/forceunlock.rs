@@ -1,0 +1,35 @@
+//! `RWLOCK.FORCEUNLOCK key [READ | WRITE]`
+
+use super::docs::{one_of, KEY, READ, WRITE};
+use super::{Args, Command, Error, SINCE};
+use crate::core::Mode;
+use crate::engine;
+use crate::ffi::{CommandDocs, Ctx, KeyUse, Reply};
+
+/// Breaks a lock open.
+pub struct ForceUnlock;
+
+impl Command for ForceUnlock {
+    const DOCS: CommandDocs = CommandDocs {
+        name: "rwlock.forceunlock",
+        summary: "Removes a lock with all its holds and its reservation",
+        complexity: "O(N) with N the holds on the lock",
+        since: SINCE,
+        flags: "write",
+        arity: -2,
+        key: KeyUse::Delete,
+        args: &[KEY, one_of("mode", &[READ, WRITE])],
+    };
+
+    fn run(ctx: Ctx<'_>, mut args: Args<'_>) -> Result<Reply, Error> {
+        let key = args.next()?;
+        let only = match args.word().as_deref() {
+            None => None,
+            Some(b"READ") => Some(Mode::Read),
+            Some(b"WRITE") => Some(Mode::Write),
+            Some(_) => return Err(Error::Syntax),
+        };
+        args.finish()?;
+        Ok(Reply::Integer(engine::force(ctx, key, only)?.into()))
+    }
+}

@@ -1,0 +1,78 @@
+//! `RWLOCK.INSPECT key [COUNT n]`
+
+use super::docs::{COUNT, KEY};
+use super::error::word;
+use super::{Args, Command, Error, SINCE};
+use crate::core::{End, Kind, Millis};
+use crate::engine::{self, Holder, Picture};
+use crate::ffi::{CommandDocs, Ctx, KeyUse, Reply};
+
+/// Tells all about a lock.
+pub struct Inspect;
+
+/// How many holders are listed when nobody says.
+const DEFAULT_COUNT: usize = 100;
+
+impl Command for Inspect {
+    const DOCS: CommandDocs = CommandDocs {
+        name: "rwlock.inspect",
+        summary: "Tells a lock's mode, holders, reservation and last fencing token",
+        complexity: "O(N) with N the holds on the lock",
+        since: SINCE,
+        flags: "readonly",
+        arity: -2,
+        key: KeyUse::Read,
+        args: &[KEY, COUNT],
+    };
+
+    fn run(ctx: Ctx<'_>, mut args: Args<'_>) -> Result<Reply, Error> {
+        let key = args.next()?;
+        let count = match args.word().as_deref() {
+            None => DEFAULT_COUNT,
+            Some(b"COUNT") => args.count()?,
+            Some(_) => return Err(Error::Syntax),
+        };
+        args.finish()?;
+        Ok(picture(engine::inspect(ctx, key, count)?))
+    }
+}
+
+fn picture(picture: Picture) -> Reply {
+    let now = picture.now;
+    let (mode, ttl) = match picture.mode {
+        Some(mode) => (word(mode), left(picture.end, now)),
+        None => ("free", Reply::Integer(-2)),
+    };
+    Reply::Map(vec![
+        ("mode", text(mode)),
+        ("ttl", ttl),
+        ("holders", Reply::Array(picture.holders.into_iter().map(|h| holder(h, now)).collect())),
+        ("holders_total", Reply::Integer(picture.holders_total as i64)),
+        ("waiters", Reply::Array(Vec::new())),
+        ("waiters_total", Reply::Integer(0)),
+        ("reserved_by", picture.reserved.map_or(Reply::Null, |by| Reply::Bulk(by.owner))),
+        ("fence", Reply::Integer(picture.fence)),
+    ])
+}
+
+fn holder(holder: Holder, now: Millis) -> Reply {
+    let kind = match holder.kind {
+        Kind::Read => "read",
+        Kind::Write => "write",
+    };
+    Reply::Map(vec![
+        ("owner", Reply::Bulk(holder.owner)),
+        ("kind", text(kind)),
+        ("holds", Reply::Integer(i64::try_from(holder.holds).unwrap_or(i64::MAX))),
+        ("ttl", left(holder.end, now)),
+        ("session", Reply::Integer(0)),
+    ])
+}
+
+fn left(end: End, now: Millis) -> Reply {
+    Reply::Integer(end.left(now).unwrap_or(-1))
+}
+
+fn text(text: &str) -> Reply {
+    Reply::Bulk(text.as_bytes().to_vec())
+}

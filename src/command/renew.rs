@@ -1,0 +1,29 @@
+//! `RWLOCK.RENEW key owner lease`
+
+use super::docs::{KEY, LEASE, OWNER};
+use super::{Args, Command, Error, SINCE};
+use crate::engine;
+use crate::ffi::{CommandDocs, Ctx, KeyUse, Reply};
+
+/// Makes every live hold of an owner last.
+pub struct Renew;
+
+impl Command for Renew {
+    const DOCS: CommandDocs = CommandDocs {
+        name: "rwlock.renew",
+        summary: "Lengthens the lease of every live hold of an owner",
+        complexity: "O(N) with N the read holds of the owner",
+        since: SINCE,
+        flags: "write fast",
+        arity: 4,
+        key: KeyUse::Update,
+        args: &[KEY, OWNER, LEASE],
+    };
+
+    fn run(ctx: Ctx<'_>, mut args: Args<'_>) -> Result<Reply, Error> {
+        let (key, owner, lease) = (args.next()?, args.next()?, args.millis()?);
+        args.finish()?;
+        engine::renew(ctx, key, owner, lease)?;
+        Ok(Reply::Status("OK".into()))
+    }
+}

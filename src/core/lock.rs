@@ -1,0 +1,97 @@
+//! What a lock looks like to one owner.
+
+use super::{End, Millis};
+
+/// The mode of a lock that is not free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Held by readers only.
+    Read,
+    /// Held by a writer, who may read as well.
+    Write,
+}
+
+/// The live holds of one owner on one lock.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Holds {
+    /// The ends of the read holds, lowest number first.
+    pub reads: Vec<End>,
+    /// How many write holds. They share one lease: that of the lock.
+    pub writes: u64,
+}
+
+impl Holds {
+    /// Whether there is none of either kind.
+    pub fn is_empty(&self) -> bool {
+        self.reads.is_empty() && self.writes == 0
+    }
+}
+
+/// The live holds of everybody else on the lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Others {
+    /// Nobody else holds it.
+    None,
+    /// Somebody else reads; nobody else writes.
+    Readers {
+        /// The latest end of their holds, where somebody looked at them all.
+        latest: Option<End>,
+    },
+    /// Somebody else writes.
+    Writer,
+}
+
+/// A lock as one owner sees it. Lapsed holds are not in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lock {
+    /// The holds of the owner who asks.
+    pub own: Holds,
+    /// The holds of the others.
+    pub others: Others,
+    /// The end of the hash, which is the lease of a write hold. Without
+    /// meaning for a free lock.
+    pub end: End,
+}
+
+impl Lock {
+    /// A lock that nobody holds.
+    pub fn free() -> Lock {
+        Lock { own: Holds::default(), others: Others::None, end: End::Never }
+    }
+
+    /// The mode that its holds make; None when it is free.
+    pub fn mode(&self) -> Option<Mode> {
+        if self.own.writes > 0 || self.others == Others::Writer {
+            Some(Mode::Write)
+        } else if !self.own.reads.is_empty() || self.others != Others::None {
+            Some(Mode::Read)
+        } else {
+            None
+        }
+    }
+
+    /// Whether nobody holds it.
+    pub fn is_free(&self) -> bool {
+        self.mode().is_none()
+    }
+
+    /// The end that the hash shall have once only readers are left: the latest
+    /// of theirs. A hash without expiry keeps none (SPEC section 2), and where
+    /// nobody looked at the other readers the end stays what it is, for it must
+    /// never fall below theirs.
+    pub(super) fn latest_read(&self) -> End {
+        let others = match self.others {
+            Others::Readers { latest } => latest.unwrap_or(self.end),
+            Others::None | Others::Writer => End::At(Millis::MIN),
+        };
+        match self.end {
+            End::Never => End::Never,
+            End::At(_) => self.own.reads.iter().copied().fold(others, End::max),
+        }
+    }
+
+    /// Makes the lock last at least until `end`.
+    pub(super) fn lengthen(&mut self, end: End) {
+        self.end = self.end.max(end);
+    }
+}

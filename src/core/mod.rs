@@ -1,0 +1,33 @@
+//! The rules of the lock, pure: no server, no clock, no I/O. Time comes in as
+//! a parameter, a lock as a [`Lock`] value, and what comes out is the lock as
+//! it shall be. Whoever wants to know who may hold what reads this folder and
+//! nothing else.
+#![forbid(unsafe_code)]
+
+mod acquire;
+mod announce;
+mod lock;
+mod release;
+mod renew;
+mod time;
+
+pub use acquire::{acquire, downgrade, upgrade, Kind, Refusal, Request, Reservation, Verdict};
+pub use announce::{announcement, Announcement};
+pub use lock::{Holds, Lock, Mode, Others};
+pub use release::{release, NotHeld, Which};
+pub use renew::renew;
+pub use time::{End, Millis};
+
+/// Why a rule refuses to count further.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TooMany {
+    /// The owner has [`MAX_READS`] read holds on the lock.
+    Reads,
+    /// The owner's write holds are at the limit of a 64-bit integer.
+    Writes,
+}
+
+/// The read holds that one owner may have on one lock. Each is a key of its
+/// own and every command of that owner looks at them all, so a count beyond
+/// this (only a foreign hand can write one) must not keep the server busy.
+pub const MAX_READS: u64 = 65_535;

@@ -1,0 +1,54 @@
+//! The global allocator: the server's, so that `INFO memory` counts ours.
+
+use redis_module::raw;
+use std::alloc::{GlobalAlloc, Layout, System};
+
+/// The server's allocator; outside a server (unit tests, tests that link the
+/// crate) the system's. The two never mix in one process: a server fills in
+/// its functions before any code of ours allocates.
+pub struct ServerAlloc;
+
+// SAFETY: both allocators return memory that fits the layout or null, and a
+// block goes back to the one it came from (see the type).
+unsafe impl GlobalAlloc for ServerAlloc {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the pointer is set once, at load. The server aligns to 16
+        // bytes at the least, and a size that is a multiple of a larger
+        // alignment is aligned to that by jemalloc's size classes.
+        unsafe {
+            match raw::RedisModule_Alloc {
+                Some(alloc) => alloc(layout.pad_to_align().size()).cast(),
+                None => System.alloc(layout),
+            }
+        }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: as in `alloc`; the caller hands back what that gave.
+        unsafe {
+            match raw::RedisModule_Free {
+                Some(free) => free(block.cast()),
+                None => System.dealloc(block, layout),
+            }
+        }
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: as in `alloc`. Alignments beyond 16 take the slow road, for
+        // a server's realloc promises no more.
+        unsafe {
+            match raw::RedisModule_Realloc {
+                Some(realloc) if layout.align() <= 16 => realloc(block.cast(), size).cast(),
+                Some(_) => {
+                    let new = self.alloc(Layout::from_size_align_unchecked(size, layout.align()));
+                    if !new.is_null() {
+                        std::ptr::copy_nonoverlapping(block, new, layout.size().min(size));
+                        self.dealloc(block, layout);
+                    }
+                    new
+                }
+                None => System.realloc(block, layout, size),
+            }
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! Registering commands, with what COMMAND DOCS and COMMAND INFO tell of them.
+
+use super::{api, guard, Ctx, Reply, Str};
+use redis_module::raw;
+use std::ffi::{c_int, CString, NulError};
+use std::ptr::{null, null_mut};
+
+/// What a command does when it is called with `args`, its own name first.
+pub trait Run {
+    /// Runs the command.
+    fn run(ctx: Ctx<'_>, args: &[&Str]) -> Reply;
+}
+
+/// How a command uses its one key, which is its first argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyUse {
+    /// It has none.
+    None,
+    /// It reads it.
+    Read,
+    /// It reads and changes it.
+    Update,
+    /// It reads it and may delete it.
+    Delete,
+}
+
+/// What an argument is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ArgKind {
+    /// The key.
+    Key,
+    /// Any bytes.
+    Text,
+    /// An integer.
+    Integer,
+    /// A word of its own.
+    Word,
+    /// One of the arguments within.
+    OneOf(&'static [Arg]),
+}
+
+/// An argument, as COMMAND DOCS tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arg {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is.
+    pub kind: ArgKind,
+    /// The word before it, or, of a [`ArgKind::Word`], the word that it is.
+    pub token: Option<&'static str>,
+    /// Whether it may be left out.
+    pub optional: bool,
+}
+
+/// A command as the server shall know it.
+#[derive(Clone, Copy, Debug)]
+pub struct CommandDocs {
+    /// In lower case, as the server names its own.
+    pub name: &'static str,
+    /// One sentence.
+    pub summary: &'static str,
+    /// In O notation.
+    pub complexity: &'static str,
+    /// The version of the module that brought it.
+    pub since: &'static str,
+    /// The flags of RedisModule_CreateCommand.
+    pub flags: &'static str,
+    /// The number of arguments with the name; -n: at least n.
+    pub arity: i32,
+    /// How it uses its key.
+    pub key: KeyUse,
+    /// Its arguments.
+    pub args: &'static [Arg],
+}
+
+impl Ctx<'_> {
+    /// Registers a command. What is wrong is said in the error.
+    pub fn register<C: Run>(self, docs: &CommandDocs) -> Result<(), String> {
+        let failed = |what: &str| format!("cannot {what} command {}", docs.name);
+        let strings = Strings::of(docs).map_err(|_| failed("name"))?;
+        let first_key = c_int::from(docs.key != KeyUse::None);
+        let ok = raw::REDISMODULE_OK as c_int;
+        if self.create_command(&strings.name, Some(entry::<C>), &strings.flags, first_key) != ok {
+            return Err(failed("create"));
+        }
+        // SAFETY: a valid context, a command that was just made, and an info
+        // whose strings and arrays live until the call is over; the server
+        // copies them.
+        let status = unsafe {
+            let command = api!(RedisModule_GetCommand)(self.raw(), strings.name.as_ptr());
+            let mut args = arg_infos(&strings.args);
+            let mut specs = key_specs(docs.key);
+            let info = raw::RedisModuleCommandInfo {
+                version: &INFO_VERSION,
+                summary: strings.summary.as_ptr(),
+                complexity: strings.complexity.as_ptr(),
+                since: strings.since.as_ptr(),
+                history: null_mut(),
+                tips: null(),
+                arity: docs.arity,
+                key_specs: specs.as_mut_ptr(),
+                args: args.infos.as_mut_ptr(),
+            };
+            api!(RedisModule_SetCommandInfo)(command, &info)
+        };
+        if status == ok {
+            Ok(())
+        } else {
+            Err(failed("document"))
+        }
+    }
+}
+
+/// The function that the server calls.
+unsafe extern "C" fn entry<C: Run>(
+    ctx: *mut raw::RedisModuleCtx,
+    argv: *mut *mut raw::RedisModuleString,
+    argc: c_int,
+) -> c_int {
+    // SAFETY: the server calls us on its main thread with its context.
+    let Some(ctx) = (unsafe { Ctx::new(ctx) }) else {
+        return raw::REDISMODULE_ERR as c_int;
+    };
+    let reply = guard::guarded(|| {
+        // SAFETY: the server hands over `argc` valid strings that live until
+        // the command is over; `&Str` is a pointer to a string.
+        let args: &[&Str] = unsafe {
+            std::slice::from_raw_parts(argv.cast_const().cast(), argc.unsigned_abs() as usize)
+        };
+        C::run(ctx, args)
+    })
+    .unwrap_or_else(|panic| Reply::Error(format!("ERR internal error: {panic}")));
+    if guard::guarded(|| ctx.reply(&reply)).is_err() {
+        return raw::REDISMODULE_ERR as c_int;
+    }
+    raw::REDISMODULE_OK as c_int
+}
+
+/// What the header's REDISMODULE_COMMAND_INFO_VERSION points to.
+static INFO_VERSION: raw::RedisModuleCommandInfoVersion = raw::RedisModuleCommandInfoVersion {
+    version: 1,
+    sizeof_historyentry: size_of::<raw::RedisModuleCommandHistoryEntry>(),
+    sizeof_keyspec: size_of::<raw::RedisModuleCommandKeySpec>(),
+    sizeof_arg: size_of::<raw::RedisModuleCommandArg>(),
+};
+
+/// The texts of a [`CommandDocs`] as C wants them.
+struct Strings {
+    name: CString,
+    summary: CString,
+    complexity: CString,
+    since: CString,
+    flags: CString,
+    args: Vec<ArgStrings>,
+}
+
+struct ArgStrings {
+    name: CString,
+    token: Option<CString>,
+    arg: Arg,
+    within: Vec<ArgStrings>,
+}
+
+impl Strings {
+    fn of(docs: &CommandDocs) -> Result<Strings, NulError> {
+        Ok(Strings {
+            name: CString::new(docs.name)?,
+            summary: CString::new(docs.summary)?,
+            complexity: CString::new(docs.complexity)?,
+            since: CString::new(docs.since)?,
+            flags: CString::new(docs.flags)?,
+            args: docs.args.iter().map(ArgStrings::of).collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+impl ArgStrings {
+    fn of(arg: &Arg) -> Result<ArgStrings, NulError> {
+        let within = match arg.kind {
+            ArgKind::OneOf(args) => args.iter().map(ArgStrings::of).collect::<Result<_, _>>()?,
+            _ => Vec::new(),
+        };
+        let token = arg.token.map(CString::new).transpose()?;
+        Ok(ArgStrings { name: CString::new(arg.name)?, token, arg: *arg, within })
+    }
+}
+
+/// An array of arguments, ended by one of zeros, and the arrays within it.
+struct ArgInfos {
+    infos: Vec<raw::RedisModuleCommandArg>,
+    _within: Vec<ArgInfos>,
+}
+
+fn arg_infos(strings: &[ArgStrings]) -> ArgInfos {
+    let mut within: Vec<ArgInfos> = strings.iter().map(|arg| arg_infos(&arg.within)).collect();
+    let mut infos: Vec<_> = strings
+        .iter()
+        .zip(&mut within)
+        .map(|(strings, within)| {
+            let kind = strings.arg.kind;
+            let optional = if strings.arg.optional { raw::REDISMODULE_CMD_ARG_OPTIONAL } else { 0 };
+            raw::RedisModuleCommandArg {
+                name: strings.name.as_ptr(),
+                type_: type_of(kind),
+                key_spec_index: if kind == ArgKind::Key { 0 } else { -1 },
+                token: strings.token.as_ref().map_or(null(), |token| token.as_ptr()),
+                flags: optional as c_int,
+                subargs: match kind {
+                    ArgKind::OneOf(_) => within.infos.as_mut_ptr(),
+                    _ => null_mut(),
+                },
+                ..no_arg()
+            }
+        })
+        .collect();
+    infos.push(no_arg());
+    ArgInfos { infos, _within: within }
+}
+
+fn type_of(kind: ArgKind) -> raw::RedisModuleCommandArgType {
+    match kind {
+        ArgKind::Key => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY,
+        ArgKind::Text => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING,
+        ArgKind::Integer => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER,
+        ArgKind::Word => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PURE_TOKEN,
+        ArgKind::OneOf(_) => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_ONEOF,
+    }
+}
+
+fn no_arg() -> raw::RedisModuleCommandArg {
+    // SAFETY: a C struct of pointers and integers, for which zeros mean "none".
+    unsafe { std::mem::zeroed() }
+}
+
+/// The one key spec, and the zeros that end the array.
+fn key_specs(key: KeyUse) -> [raw::RedisModuleCommandKeySpec; 2] {
+    // SAFETY: C structs of pointers, integers and unions of them; zeros are
+    // how an array of them ends.
+    let mut specs: [raw::RedisModuleCommandKeySpec; 2] = unsafe { std::mem::zeroed() };
+    let flags = match key {
+        KeyUse::None => return specs,
+        KeyUse::Read => raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS,
+        KeyUse::Update => {
+            raw::REDISMODULE_CMD_KEY_RW
+                | raw::REDISMODULE_CMD_KEY_ACCESS
+                | raw::REDISMODULE_CMD_KEY_UPDATE
+        }
+        KeyUse::Delete => {
+            raw::REDISMODULE_CMD_KEY_RW
+                | raw::REDISMODULE_CMD_KEY_ACCESS
+                | raw::REDISMODULE_CMD_KEY_DELETE
+        }
+    };
+    let spec = &mut specs[0];
+    spec.flags = u64::from(flags);
+    spec.begin_search_type = raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX;
+    spec.bs.index.pos = 1;
+    spec.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_RANGE;
+    spec.fk.range.lastkey = 0;
+    spec.fk.range.keystep = 1;
+    spec.fk.range.limit = 0;
+    specs
+}

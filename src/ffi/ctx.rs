@@ -1,0 +1,196 @@
+//! The context of a running command.
+
+use super::{api, Key, Str, Text};
+use crate::ffi::key::Access;
+use redis_module::raw;
+use std::ffi::{c_char, c_int, CStr};
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+
+/// The context that the server hands to a callback.
+#[derive(Clone, Copy)]
+pub struct Ctx<'a> {
+    raw: NonNull<raw::RedisModuleCtx>,
+    callback: PhantomData<&'a ()>,
+}
+
+/// The version of a server, as far as Redis compatibility goes. Valkey tells
+/// 7.2.4 here, from its fork on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Version {
+    /// The first number.
+    pub major: u8,
+    /// The second.
+    pub minor: u8,
+    /// The third.
+    pub patch: u8,
+}
+
+impl<'a> Ctx<'a> {
+    /// # Safety
+    /// `ctx` is the context of a callback that runs for all of `'a`, on the
+    /// server's main thread.
+    pub(super) unsafe fn new(ctx: *mut raw::RedisModuleCtx) -> Option<Ctx<'a>> {
+        NonNull::new(ctx).map(|raw| Ctx { raw, callback: PhantomData })
+    }
+
+    /// The same context as `redis-module` knows it, where a module is loaded.
+    pub fn of_load(context: &'a redis_module::Context) -> Option<Ctx<'a>> {
+        // SAFETY: `redis-module` borrows it to the function that loads us.
+        unsafe { Ctx::new(context.ctx) }
+    }
+
+    pub(super) fn raw(self) -> *mut raw::RedisModuleCtx {
+        self.raw.as_ptr()
+    }
+
+    /// The time by which the server judges expiry, in unix ms: frozen while a
+    /// command, a transaction or a script runs. Redis 7.0 does not tell it,
+    /// there it is the clock's, which is never behind.
+    pub fn now(self) -> i64 {
+        // SAFETY: no arguments; the pointers are set at load.
+        unsafe {
+            match raw::RedisModule_CachedMicroseconds {
+                Some(cached) => cached() / 1000,
+                None => api!(RedisModule_Milliseconds)(),
+            }
+        }
+    }
+
+    /// The server's version; None on one that is too old to tell (before 6.0.9).
+    pub fn version(self) -> Option<Version> {
+        // SAFETY: no arguments; the pointer is set at load, or stays None.
+        let version = unsafe { raw::RedisModule_GetServerVersion.map(|tell| tell()) }?;
+        let [_, major, minor, patch] = version.to_be_bytes();
+        Some(Version { major, minor, patch })
+    }
+
+    /// Whether the server is part of a cluster. It never changes while it runs.
+    pub fn is_cluster(self) -> bool {
+        // SAFETY: a valid context.
+        let flags = unsafe { api!(RedisModule_GetContextFlags)(self.raw()) };
+        flags & raw::REDISMODULE_CTX_FLAGS_CLUSTER as c_int != 0
+    }
+
+    /// A line in the server's log, level `warning`.
+    pub fn warn(self, line: &str) {
+        redis_module::logging::log_warning(line);
+    }
+
+    /// Keys that are opened for writing are from now on not taken for modified
+    /// when closed: [`Ctx::signal_modified`] says so instead. Thus a request
+    /// that is refused breaks nobody's WATCH.
+    pub fn signal_explicitly(self) {
+        let option = raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED as c_int;
+        // SAFETY: a valid context.
+        unsafe { api!(RedisModule_SetModuleOptions)(self.raw(), option) };
+    }
+
+    /// Opens a key. None only when it is opened for reading and not there.
+    pub fn open(self, name: &Str, access: Access) -> Option<Key<'a>> {
+        // SAFETY: a valid context and name; the server counts its own reference
+        // of the name.
+        let key = unsafe { api!(RedisModule_OpenKey)(self.raw(), name.raw(), access.mode()) };
+        // SAFETY: just opened, closed by `Key` alone, within `'a`.
+        unsafe { Key::new(key) }
+    }
+
+    /// Tells WATCH and client-side caches that a key was changed.
+    pub fn signal_modified(self, name: &Str) {
+        // SAFETY: a valid context and name.
+        unsafe { api!(RedisModule_SignalModifiedKey)(self.raw(), name.raw()) };
+    }
+
+    /// Propagates a command to the replicas and the AOF, or, `"A"` in
+    /// `modifiers`, to the replicas only.
+    pub fn replicate(self, command: &CStr, modifiers: Propagate, args: &[&Str]) {
+        let format = match modifiers {
+            Propagate::Everywhere => c"v",
+            Propagate::ReplicasOnly => c"Av",
+        };
+        // SAFETY: `v` takes a pointer to strings and their number; `&Str` is
+        // a pointer to a string. The server takes references of its own.
+        let status = unsafe {
+            api!(RedisModule_Replicate)(
+                self.raw(),
+                command.as_ptr(),
+                format.as_ptr(),
+                args.as_ptr(),
+                args.len(),
+            )
+        };
+        if status != raw::REDISMODULE_OK as c_int {
+            self.warn(&format!("rwlock: bug: cannot propagate {command:?}"));
+        }
+    }
+
+    /// Publishes to the subscribers of a channel; in a cluster to those of
+    /// all nodes.
+    pub fn publish(self, channel: &Str, message: &Str) {
+        // SAFETY: a valid context and strings.
+        unsafe { api!(RedisModule_PublishMessage)(self.raw(), channel.raw(), message.raw()) };
+    }
+
+    /// Publishes to the subscribers of a shard channel, on the nodes of the
+    /// shard.
+    pub fn publish_to_shard(self, channel: &Str, message: &Str) {
+        // SAFETY: a valid context and strings.
+        unsafe { api!(RedisModule_PublishMessageShard)(self.raw(), channel.raw(), message.raw()) };
+    }
+
+    /// Whether the server would run EXISTS on these two keys for us: not in a
+    /// cluster whose node does not (or no longer, or not yet fully) serve
+    /// their slot.
+    pub fn can_serve(self, first: &Text, second: &Text) -> bool {
+        // SAFETY: valid context and strings, as the format says; the reply is
+        // freed, and null is how a refusal looks.
+        unsafe {
+            let reply = api!(RedisModule_Call)(
+                self.raw(),
+                c"EXISTS".as_ptr(),
+                c"ss".as_ptr(),
+                first.raw(),
+                second.raw(),
+            );
+            if reply.is_null() {
+                return false;
+            }
+            let kind = api!(RedisModule_CallReplyType)(reply);
+            api!(RedisModule_FreeCallReply)(reply);
+            kind != raw::REDISMODULE_REPLY_ERROR as c_int
+        }
+    }
+
+    /// Registers a command without keys or flags known yet; see
+    /// [`super::CommandDocs`].
+    pub(super) fn create_command(
+        self,
+        name: &CStr,
+        run: raw::RedisModuleCmdFunc,
+        flags: &CStr,
+        first_key: c_int,
+    ) -> c_int {
+        let flags: *const c_char = flags.as_ptr();
+        // SAFETY: a valid context; the server copies the strings.
+        unsafe {
+            api!(RedisModule_CreateCommand)(
+                self.raw(),
+                name.as_ptr(),
+                run,
+                flags,
+                first_key,
+                first_key,
+                first_key,
+            )
+        }
+    }
+}
+
+/// Where a command is propagated to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Propagate {
+    /// The replicas and the AOF.
+    Everywhere,
+    /// The replicas: what is no change of data.
+    ReplicasOnly,
+}

@@ -1,0 +1,42 @@
+//! The module API as the rest of the crate wants it: small safe wrappers over
+//! what `redis-module` lacks (binary-safe hash fields, absolute expiry, keys
+//! that signal only real changes). The only folder with unsafe code. It knows
+//! no rule of the lock.
+//!
+//! Two facts carry most SAFETY comments below:
+//! - *main thread*: the server calls a module's commands and callbacks on its
+//!   main thread, one at a time, and a [`Ctx`] cannot leave it (it is neither
+//!   `Send` nor `Sync`).
+//! - *lifetime*: a [`Ctx`] lives only inside the callback that got it, and
+//!   what borrows from it cannot outlive that.
+
+mod alloc;
+mod command;
+mod ctx;
+mod guard;
+mod key;
+mod reply;
+mod scan;
+mod string;
+
+pub use alloc::ServerAlloc;
+pub use command::{Arg, ArgKind, CommandDocs, KeyUse, Run};
+pub use ctx::{Ctx, Propagate, Version};
+pub use guard::log_panics;
+pub use key::{Access, Key, Kind};
+pub use reply::Reply;
+pub use string::{Constant, Str, Text};
+
+/// The functions of the module API are pointers that loading fills in, before
+/// any other code of ours runs. One that this server lacks ends as a panic,
+/// which [`guard`] makes an error reply; what may lack is asked for first.
+/// Reading such a pointer is unsafe to the compiler: use it in an unsafe block.
+macro_rules! api {
+    ($name:ident) => {
+        match redis_module::raw::$name {
+            Some(function) => function,
+            None => $crate::ffi::guard::missing(stringify!($name)),
+        }
+    };
+}
+use api;

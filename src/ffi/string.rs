@@ -1,0 +1,103 @@
+//! Strings of the server: bytes, never assumed to be UTF-8.
+
+use super::api;
+use redis_module::raw::RedisModuleString;
+use std::ops::Deref;
+use std::ptr::null_mut;
+
+/// A borrowed string of the server, valid while its owner lives.
+#[repr(transparent)]
+pub struct Str(RedisModuleString);
+
+impl Str {
+    /// Borrows a string.
+    ///
+    /// # Safety
+    /// `string` is a valid string of the server for all of `'a`.
+    pub(super) unsafe fn borrow<'a>(string: *mut RedisModuleString) -> &'a Str {
+        // SAFETY: the caller's promise; `Str` is the same type underneath.
+        unsafe { &*string.cast() }
+    }
+
+    /// Its bytes.
+    pub fn bytes(&self) -> &[u8] {
+        let mut len = 0;
+        // SAFETY: a valid string; its bytes live and stay as long as it does.
+        unsafe {
+            let start = api!(RedisModule_StringPtrLen)(self.raw(), &mut len);
+            std::slice::from_raw_parts(start.cast(), len)
+        }
+    }
+
+    /// The pointer, for the API. It may count references through it.
+    pub(super) fn raw(&self) -> *mut RedisModuleString {
+        std::ptr::from_ref(self).cast_mut().cast()
+    }
+}
+
+/// A string of the server that we own one reference of.
+pub struct Text(*mut RedisModuleString);
+
+impl Text {
+    /// A new string with these bytes.
+    pub fn new(bytes: &[u8]) -> Text {
+        // SAFETY: the server copies the bytes. Without a context the string is
+        // ours alone.
+        Text(unsafe {
+            api!(RedisModule_CreateString)(null_mut(), bytes.as_ptr().cast(), bytes.len())
+        })
+    }
+
+    /// A number as decimal text.
+    pub fn number(number: i64) -> Text {
+        // SAFETY: as in `new`.
+        Text(unsafe { api!(RedisModule_CreateStringFromLongLong)(null_mut(), number) })
+    }
+
+    /// Takes over a reference.
+    ///
+    /// # Safety
+    /// `string` is null or a valid string of which the caller gives away one
+    /// reference.
+    pub(super) unsafe fn adopt(string: *mut RedisModuleString) -> Option<Text> {
+        (!string.is_null()).then(|| Text(string))
+    }
+}
+
+impl Deref for Text {
+    type Target = Str;
+    fn deref(&self) -> &Str {
+        // SAFETY: valid while we hold our reference.
+        unsafe { Str::borrow(self.0) }
+    }
+}
+
+impl Drop for Text {
+    fn drop(&mut self) {
+        // SAFETY: gives back the one reference that is ours.
+        unsafe { api!(RedisModule_FreeString)(null_mut(), self.0) };
+    }
+}
+
+/// A string that is made once and used by every command. Only for `static`s
+/// of the module, which are used on the main thread.
+pub struct Constant(Text);
+
+impl Constant {
+    /// Makes it.
+    pub fn new(bytes: &str) -> Constant {
+        Constant(Text::new(bytes.as_bytes()))
+    }
+}
+
+impl Deref for Constant {
+    type Target = Str;
+    fn deref(&self) -> &Str {
+        &self.0
+    }
+}
+
+// SAFETY: main thread: every use goes through code that got a `Ctx`.
+unsafe impl Sync for Constant {}
+// SAFETY: as above.
+unsafe impl Send for Constant {}

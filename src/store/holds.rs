@@ -1,0 +1,156 @@
+//! Reading holds: what the hash counts, and what the timeout keys say of it.
+
+use super::names::{field_name, FieldName};
+use super::numbering::{live_ends, Slot};
+use super::{Error, Store};
+use crate::core::{End, Mode, MAX_READS};
+use crate::ffi::{Key, Kind, Text};
+
+/// One field of a lock's hash.
+pub struct Entry {
+    /// Whose it is.
+    pub owner: Vec<u8>,
+    /// What it says.
+    pub held: Held,
+}
+
+/// The holds of one owner and one kind.
+pub enum Held {
+    /// Read holds: the ends of the live ones.
+    Reads(Vec<End>),
+    /// Write holds.
+    Writes(u64),
+}
+
+/// One field, with all that is needed to mend it.
+pub(super) struct Field {
+    pub owner: Vec<u8>,
+    pub stored: Stored,
+}
+
+pub(super) enum Stored {
+    Reads(Vec<Slot>),
+    Writes(u64),
+}
+
+impl Stored {
+    /// Whether what the hash says is not (or no longer) true: a read hold has
+    /// lapsed, or a write hold stands in a lock that is in read mode.
+    pub fn is_stale(&self, mode: Mode) -> bool {
+        match self {
+            Stored::Reads(slots) => slots.contains(&Slot::Lapsed) || live_ends(slots).is_empty(),
+            Stored::Writes(_) => mode == Mode::Read,
+        }
+    }
+}
+
+/// What to do about a read count beyond [`MAX_READS`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Excess {
+    /// It is an error.
+    Refuse,
+    /// Look no further than that.
+    Ignore,
+}
+
+/// A count in the hash: a positive integer in plain decimal.
+pub(super) fn count(text: &[u8]) -> Result<u64, Error> {
+    let plain = matches!(text.first(), Some(b'1'..=b'9')) && text.iter().all(u8::is_ascii_digit);
+    std::str::from_utf8(text)
+        .ok()
+        .filter(|_| plain)
+        .and_then(|text| text.parse::<i64>().ok())
+        .and_then(|number| u64::try_from(number).ok())
+        .ok_or(Error::WrongType("a field of the hash is no count of holds"))
+}
+
+impl Store<'_> {
+    /// Every field of the lock's hash but the mode.
+    pub(super) fn fields<'s>(
+        &'s self,
+        hash: &'s Key<'_>,
+        excess: Excess,
+    ) -> impl Iterator<Item = Result<Field, Error>> + 's {
+        hash.fields().filter_map(move |(field, value)| {
+            let (owner, is_write) = match field_name(&field) {
+                FieldName::Mode => return None,
+                FieldName::Reads(owner) => (owner, false),
+                FieldName::Writes(owner) => (owner, true),
+            };
+            let stored = count(&value).and_then(|count| {
+                Ok(if is_write {
+                    Stored::Writes(count)
+                } else {
+                    Stored::Reads(self.slots(owner, count, excess)?)
+                })
+            });
+            Some(stored.map(|stored| Field { owner: owner.to_vec(), stored }))
+        })
+    }
+
+    /// What the timeout keys say of an owner's `count` read holds.
+    pub(super) fn slots(
+        &self,
+        owner: &[u8],
+        count: u64,
+        excess: Excess,
+    ) -> Result<Vec<Slot>, Error> {
+        if count > MAX_READS && excess == Excess::Refuse {
+            return Err(Error::TooManyReads);
+        }
+        (1..=count.min(MAX_READS)).map(|number| self.slot(owner, number)).collect()
+    }
+
+    fn slot(&self, owner: &[u8], number: u64) -> Result<Slot, Error> {
+        let name = Text::new(&self.name.timeout(owner, number));
+        let Some(key) = self.ctx.open(&name, self.access) else {
+            return Ok(Slot::Lapsed);
+        };
+        Ok(match self.whose(&key)? {
+            Whose::Nobody => Slot::Lapsed,
+            Whose::Ours => {
+                let end = key.expiry().map_or(End::Never, End::At);
+                if end.is_past(self.now) {
+                    Slot::Lapsed
+                } else {
+                    Slot::Live(end)
+                }
+            }
+            Whose::Other(lock) => Slot::Foreign(lock),
+        })
+    }
+
+    /// Whose timeout key this is. Redisson writes `1` where we write the
+    /// lock's name.
+    pub(super) fn whose(&self, key: &Key<'_>) -> Result<Whose, Error> {
+        match key.kind() {
+            Kind::Empty => Ok(Whose::Nobody),
+            Kind::String => {
+                let value = key.string();
+                let ours = value == self.name.bytes() || value == b"1";
+                Ok(if ours { Whose::Ours } else { Whose::Other(value.to_vec()) })
+            }
+            Kind::Hash | Kind::Other => Err(Error::WrongType("a timeout key is no string")),
+        }
+    }
+}
+
+pub(super) enum Whose {
+    Nobody,
+    Ours,
+    Other(Vec<u8>),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_plain_positive_integers() {
+        assert_eq!(count(b"1"), Ok(1));
+        assert_eq!(count(b"9223372036854775807"), Ok(i64::MAX as u64));
+        for text in ["", "0", "-1", "+1", "01", "1 ", " 1", "1.0", "x", "9223372036854775808"] {
+            assert!(count(text.as_bytes()).is_err(), "{text:?}");
+        }
+    }
+}

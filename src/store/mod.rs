@@ -1,0 +1,70 @@
+//! The keys of a lock (SPEC section 2): how they are named, what they hold,
+//! and the only code that changes them. Every change goes to the keyspace, to
+//! WATCH and client caches, and as plain commands with absolute times to the
+//! replicas and the AOF, here and nowhere else.
+
+mod change;
+mod holds;
+mod lock;
+mod names;
+mod numbering;
+mod publish;
+mod reservation;
+
+pub use holds::{Entry, Held};
+pub use lock::{Seen, Store, Survey};
+pub use names::{LockName, OwnerName};
+pub use reservation::Reserved;
+
+use crate::ffi::{Constant, Ctx};
+use lazy_static::lazy_static;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Why the keys cannot be used as the lock that they are asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// A key has another type, or a content that the module never writes.
+    WrongType(&'static str),
+    /// A timeout key that is needed belongs to the lock of this name.
+    Clash(Vec<u8>),
+    /// The hash counts more read holds of one owner than are supported.
+    TooManyReads,
+    /// The lock's name is refused, for this reason.
+    BadLockName(&'static str),
+    /// The owner is refused, for this reason.
+    BadOwner(&'static str),
+    /// The lock's keys would not share a slot.
+    CrossSlot,
+    /// The lock's slot is being migrated.
+    TryAgain,
+}
+
+/// Whether the server is part of a cluster.
+static CLUSTER: AtomicBool = AtomicBool::new(false);
+
+/// Learns once, at load, what does not change while the server runs.
+pub fn init(ctx: Ctx<'_>) {
+    CLUSTER.store(ctx.is_cluster(), Ordering::Relaxed);
+    ctx.signal_explicitly();
+}
+
+fn is_cluster() -> bool {
+    CLUSTER.load(Ordering::Relaxed)
+}
+
+/// Words that nearly every change needs.
+struct Words {
+    mode: Constant,
+    read: Constant,
+    write: Constant,
+    pxat: Constant,
+}
+
+lazy_static! {
+    static ref WORDS: Words = Words {
+        mode: Constant::new("mode"),
+        read: Constant::new("read"),
+        write: Constant::new("write"),
+        pxat: Constant::new("PXAT"),
+    };
+}

@@ -1,0 +1,212 @@
+//! How a lock's keys are named, and which names are refused. Pure.
+
+use super::Error;
+
+const WRITE: &[u8] = b":write";
+const TIMEOUT: &[u8] = b":rwlock_timeout:";
+const RESERVATION: &[u8] = b":wait_write";
+const FENCE: &[u8] = b":rwlock_fence";
+const MAX_OWNER: usize = 1024;
+
+/// The name of a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LockName<'a>(&'a [u8]);
+
+/// The name of an owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OwnerName<'a>(&'a [u8]);
+
+/// What a field of a lock's hash counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FieldName<'a> {
+    /// Nothing: it is the mode.
+    Mode,
+    /// The read holds of an owner.
+    Reads(&'a [u8]),
+    /// The write holds of an owner.
+    Writes(&'a [u8]),
+}
+
+impl<'a> LockName<'a> {
+    /// Checks the name. `cluster`: the names made from it must hash to its slot.
+    pub fn new(name: &'a [u8], cluster: bool) -> Result<LockName<'a>, Error> {
+        if name.ends_with(RESERVATION) || name.ends_with(FENCE) || is_timeout(name) {
+            return Err(Error::BadLockName(
+                "a name that ends in :wait_write, :rwlock_fence or :rwlock_timeout:<digits> \
+                 belongs to the keys of other locks",
+            ));
+        }
+        if cluster && !shares_slot(name) {
+            return Err(Error::CrossSlot);
+        }
+        Ok(LockName(name))
+    }
+
+    /// The name itself.
+    pub fn bytes(self) -> &'a [u8] {
+        self.0
+    }
+
+    /// The timeout key of an owner's read hold with this number.
+    pub(super) fn timeout(self, owner: &[u8], number: u64) -> Vec<u8> {
+        let mut name = self.derived(b":", owner.len() + TIMEOUT.len() + 4);
+        name.extend_from_slice(owner);
+        name.extend_from_slice(TIMEOUT);
+        name.extend_from_slice(number.to_string().as_bytes());
+        name
+    }
+
+    /// The key of a writer's reservation.
+    pub(super) fn reservation(self) -> Vec<u8> {
+        self.derived(RESERVATION, 0)
+    }
+
+    /// The key of the last fencing token.
+    pub(super) fn fence(self) -> Vec<u8> {
+        self.derived(FENCE, 0)
+    }
+
+    /// A key that shares the slot and that nobody uses.
+    pub(super) fn probe(self, number: u8) -> Vec<u8> {
+        self.derived(&[b":rwlock_probe:".as_slice(), &[b'0' + number]].concat(), 0)
+    }
+
+    /// The lock's channel.
+    pub(super) fn channel(self) -> Vec<u8> {
+        let start = b"redisson_rwlock:".as_slice();
+        if self.has_tag() {
+            [start, self.0].concat()
+        } else {
+            [start, b"{", self.0, b"}"].concat()
+        }
+    }
+
+    /// Redisson's rule: a name with a brace is taken as it is, any other
+    /// becomes a hash tag.
+    fn has_tag(self) -> bool {
+        self.0.contains(&b'{')
+    }
+
+    fn derived(self, suffix: &[u8], more: usize) -> Vec<u8> {
+        let mut name = Vec::with_capacity(self.0.len() + 2 + suffix.len() + more);
+        if self.has_tag() {
+            name.extend_from_slice(self.0);
+        } else {
+            name.push(b'{');
+            name.extend_from_slice(self.0);
+            name.push(b'}');
+        }
+        name.extend_from_slice(suffix);
+        name
+    }
+}
+
+impl<'a> OwnerName<'a> {
+    /// Checks the name.
+    pub fn new(name: &'a [u8]) -> Result<OwnerName<'a>, Error> {
+        if name.is_empty() || name.len() > MAX_OWNER {
+            return Err(Error::BadOwner("owner must be 1 to 1024 bytes long"));
+        }
+        if name == b"mode" || name.ends_with(WRITE) {
+            return Err(Error::BadOwner("owner must not be 'mode' nor end in ':write'"));
+        }
+        Ok(OwnerName(name))
+    }
+
+    /// The name itself.
+    pub fn bytes(self) -> &'a [u8] {
+        self.0
+    }
+}
+
+/// The field that counts an owner's write holds.
+pub(super) fn write_field(owner: &[u8]) -> Vec<u8> {
+    [owner, WRITE].concat()
+}
+
+/// What a field of a lock's hash is.
+pub(super) fn field_name(field: &[u8]) -> FieldName<'_> {
+    if field == b"mode" {
+        return FieldName::Mode;
+    }
+    match field.strip_suffix(WRITE) {
+        Some(owner) => FieldName::Writes(owner),
+        None => FieldName::Reads(field),
+    }
+}
+
+fn is_timeout(name: &[u8]) -> bool {
+    let digits = name.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+    digits > 0 && name[..name.len() - digits].ends_with(TIMEOUT)
+}
+
+/// Whether every name derived from this one hashes to its slot, by the
+/// cluster's rule: what counts is what stands between the first `{` and the
+/// first `}` behind it, if that is not empty, else the whole name.
+fn shares_slot(name: &[u8]) -> bool {
+    match name.iter().position(|&byte| byte == b'{') {
+        Some(open) => {
+            name[open + 1..].iter().position(|&byte| byte == b'}').is_some_and(|at| at > 0)
+        }
+        // It becomes the tag itself, which its own `}` would cut.
+        None => !name.is_empty() && !name.contains(&b'}'),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lock(name: &[u8]) -> LockName<'_> {
+        LockName::new(name, false).unwrap()
+    }
+
+    #[test]
+    fn derived_names_follow_redisson() {
+        assert_eq!(lock(b"a").timeout(b"me", 12), b"{a}:me:rwlock_timeout:12");
+        assert_eq!(lock(b"{a}b").timeout(b"me", 1), b"{a}b:me:rwlock_timeout:1");
+        assert_eq!(lock(b"a").reservation(), b"{a}:wait_write");
+        assert_eq!(lock(b"a{").fence(), b"a{:rwlock_fence");
+        assert_eq!(lock(b"a").channel(), b"redisson_rwlock:{a}");
+        assert_eq!(lock(b"{a}b").channel(), b"redisson_rwlock:{a}b");
+    }
+
+    #[test]
+    fn names_of_derived_keys_are_refused() {
+        for name in [
+            b"x:wait_write".as_slice(),
+            b":wait_write",
+            b"x:rwlock_fence",
+            b"x:rwlock_timeout:1",
+            b":rwlock_timeout:007",
+        ] {
+            assert!(LockName::new(name, false).is_err(), "{name:?}");
+        }
+        for name in
+            [b"x:rwlock_timeout:".as_slice(), b"x:rwlock_timeout:1a", b"rwlock_timeout:1", b""]
+        {
+            assert!(LockName::new(name, false).is_ok(), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn brace_games_are_refused_in_a_cluster_only() {
+        for name in [b"a{b".as_slice(), b"a{}b", b"a}b", b"}", b"", b"{", b"{}", b"{}{a}"] {
+            assert!(LockName::new(name, false).is_ok(), "{name:?}");
+            assert_eq!(LockName::new(name, true), Err(Error::CrossSlot), "{name:?}");
+        }
+        for name in [b"a".as_slice(), b"{a}", b"x{a}y", b"a}b{c}", b"{a}{", b"{{a}"] {
+            assert!(LockName::new(name, true).is_ok(), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn owners_that_would_collide_are_refused() {
+        for owner in [b"".as_slice(), b"mode", b"a:write", b":write", &[b'x'; 1025]] {
+            assert!(OwnerName::new(owner).is_err(), "{owner:?}");
+        }
+        for owner in [b"Mode".as_slice(), b"a:write ", b"\0\xff", &[b'x'; 1024]] {
+            assert!(OwnerName::new(owner).is_ok(), "{owner:?}");
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! The numbers of an owner's read holds. Pure.
+//!
+//! They go from 1 to the count without gaps. When one lapses, those above it
+//! move down. Only a number whose timeout key belongs to another lock is
+//! stepped over, for that key is not ours to write.
+
+use super::Error;
+use crate::core::End;
+
+/// What a number from 1 to the count stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Slot {
+    /// A live hold.
+    Live(End),
+    /// One that has lapsed.
+    Lapsed,
+    /// Nothing of ours: the timeout key belongs to the lock of this name.
+    Foreign(Vec<u8>),
+}
+
+/// A change of one timeout key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Write it, with this end.
+    Set(u64, End),
+    /// Give it this end.
+    Expire(u64, End),
+    /// Delete it.
+    Delete(u64),
+}
+
+impl Step {
+    /// The number whose timeout key it changes.
+    pub fn number(self) -> u64 {
+        match self {
+            Step::Set(number, _) | Step::Expire(number, _) | Step::Delete(number) => number,
+        }
+    }
+}
+
+/// The steps from `slots` to holds with these `ends`, and the new count. The
+/// first holds are those that live; what is beyond them is new.
+pub(super) fn renumber(slots: &[Slot], ends: &[End]) -> Result<(Vec<Step>, u64), Error> {
+    let live: Vec<(u64, End)> = numbered(slots)
+        .filter_map(|(number, slot)| match slot {
+            Slot::Live(end) => Some((number, *end)),
+            _ => None,
+        })
+        .collect();
+    if ends.len() > live.len() {
+        if let Some(Slot::Foreign(lock)) =
+            slots.iter().find(|slot| matches!(slot, Slot::Foreign(_)))
+        {
+            return Err(Error::Clash(lock.clone()));
+        }
+    }
+    let free = (1..).filter(|&number| !matches!(slot(slots, number), Some(Slot::Foreign(_))));
+    let placed: Vec<(u64, End)> = free.zip(ends.iter().copied()).collect();
+    let mut steps = Vec::with_capacity(2);
+    for (index, &(number, end)) in placed.iter().enumerate() {
+        match live.get(index) {
+            Some(&(from, until)) if from == number && until == end => {}
+            Some(&(from, _)) if from == number => steps.push(Step::Expire(number, end)),
+            _ => steps.push(Step::Set(number, end)),
+        }
+    }
+    let count = placed.last().map_or(0, |&(number, _)| number);
+    for (number, _) in live {
+        if placed.binary_search_by_key(&number, |&(number, _)| number).is_err() {
+            steps.push(Step::Delete(number));
+        }
+    }
+    Ok((steps, count))
+}
+
+fn numbered(slots: &[Slot]) -> impl Iterator<Item = (u64, &Slot)> {
+    (1..).zip(slots)
+}
+
+fn slot(slots: &[Slot], number: u64) -> Option<&Slot> {
+    usize::try_from(number - 1).ok().and_then(|index| slots.get(index))
+}
+
+/// The ends of the live ones, lowest number first.
+pub(super) fn live_ends(slots: &[Slot]) -> Vec<End> {
+    slots
+        .iter()
+        .filter_map(|slot| match slot {
+            Slot::Live(end) => Some(*end),
+            _ => None,
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Slot::{Lapsed, Live};
+    use Step::{Delete, Expire, Set};
+
+    const A: End = End::At(10);
+    const B: End = End::At(20);
+    const C: End = End::At(30);
+
+    fn foreign() -> Slot {
+        Slot::Foreign(b"other".to_vec())
+    }
+
+    #[test]
+    fn a_new_hold_gets_the_next_number() {
+        assert_eq!(renumber(&[], &[A]), Ok((vec![Set(1, A)], 1)));
+        assert_eq!(renumber(&[Live(A)], &[A, B]), Ok((vec![Set(2, B)], 2)));
+    }
+
+    #[test]
+    fn the_highest_goes_first() {
+        assert_eq!(renumber(&[Live(A), Live(B)], &[A]), Ok((vec![Delete(2)], 1)));
+        assert_eq!(renumber(&[Live(A)], &[]), Ok((vec![Delete(1)], 0)));
+    }
+
+    #[test]
+    fn a_lapse_moves_the_higher_ones_down() {
+        let slots = [Lapsed, Live(B), Lapsed, Live(C)];
+        assert_eq!(renumber(&slots, &[B, C]), Ok((vec![Set(1, B), Set(2, C), Delete(4)], 2)));
+        assert_eq!(renumber(&slots, &[B, C, A]).unwrap().1, 3);
+        assert_eq!(renumber(&[Lapsed], &[]), Ok((vec![], 0)));
+    }
+
+    #[test]
+    fn a_longer_lease_is_an_expiry() {
+        assert_eq!(renumber(&[Live(A), Live(B)], &[A, C]), Ok((vec![Expire(2, C)], 2)));
+    }
+
+    #[test]
+    fn a_foreign_key_is_stepped_over_and_bars_new_holds() {
+        let slots = [foreign(), Live(A)];
+        assert_eq!(renumber(&slots, &[A]), Ok((vec![], 2)));
+        assert_eq!(renumber(&slots, &[]), Ok((vec![Delete(2)], 0)));
+        assert_eq!(renumber(&slots, &[A, B]), Err(Error::Clash(b"other".to_vec())));
+        assert_eq!(
+            renumber(&[foreign(), Lapsed, Live(A)], &[B]),
+            Ok((vec![Set(2, B), Delete(3)], 2))
+        );
+    }
+}

@@ -1,0 +1,63 @@
+//! A polling writer's place, and the last fencing token.
+
+use super::{Error, OwnerName, Store};
+use crate::core::End;
+use crate::ffi::{Key, Kind, Str, Text};
+
+/// A reservation that stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reserved {
+    /// Whose it is.
+    pub owner: Vec<u8>,
+    /// How long it stands.
+    pub end: End,
+}
+
+impl Store<'_> {
+    /// The reservation that stands, if any.
+    pub fn reservation(&self) -> Result<Option<Reserved>, Error> {
+        let wrong = Error::WrongType("the reservation key holds no owner");
+        let Some(key) = self.string_key(&self.name.reservation(), &wrong)? else {
+            return Ok(None);
+        };
+        let owner = key.string().to_vec();
+        OwnerName::new(&owner).map_err(|_| wrong)?;
+        let end = key.expiry().map_or(End::Never, End::At);
+        Ok((!end.is_past(self.now)).then_some(Reserved { owner, end }))
+    }
+
+    /// Leaves or refreshes an owner's reservation.
+    pub fn reserve(&self, owner: &Str, end: End) {
+        self.set(&Text::new(&self.name.reservation()), owner, end);
+    }
+
+    /// Takes the reservation away.
+    pub fn consume_reservation(&self) {
+        self.delete(&[&Text::new(&self.name.reservation())]);
+    }
+
+    /// The last fencing token, or 0.
+    pub fn last_token(&self) -> Result<i64, Error> {
+        let wrong = Error::WrongType("the fence key holds no token");
+        let Some(key) = self.string_key(&self.name.fence(), &wrong)? else {
+            return Ok(0);
+        };
+        std::str::from_utf8(key.string())
+            .ok()
+            .and_then(|text| text.parse().ok())
+            .filter(|token| *token > 0)
+            .ok_or(wrong)
+    }
+
+    /// A key that is a string or not there.
+    fn string_key(&self, name: &[u8], wrong: &Error) -> Result<Option<Key<'_>>, Error> {
+        let Some(key) = self.ctx.open(&Text::new(name), self.access) else {
+            return Ok(None);
+        };
+        match key.kind() {
+            Kind::Empty => Ok(None),
+            Kind::String => Ok(Some(key)),
+            Kind::Hash | Kind::Other => Err(wrong.clone()),
+        }
+    }
+}
