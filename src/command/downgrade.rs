@@ -24,6 +24,6 @@ impl Command for Downgrade {
         let (key, owner, lease) = (args.next()?, args.next()?, args.millis()?);
         args.finish()?;
         engine::downgrade(ctx, key, owner, lease)?;
-        Ok(Reply::Status("OK".into()))
+        Ok(Reply::Ok)
     }
 }

@@ -24,6 +24,6 @@ impl Command for Renew {
         let (key, owner, lease) = (args.next()?, args.next()?, args.millis()?);
         args.finish()?;
         engine::renew(ctx, key, owner, lease)?;
-        Ok(Reply::Status("OK".into()))
+        Ok(Reply::Ok)
     }
 }

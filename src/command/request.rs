@@ -30,7 +30,7 @@ pub fn parse<'a>(mut args: Args<'a>, kind: Kind) -> Result<Acquire<'a>, Error> {
 /// `OK`, or the ms to wait at the most; -1: without end.
 pub fn reply(acquired: Acquired) -> Reply {
     match acquired {
-        Acquired::Held => Reply::Status("OK".into()),
+        Acquired::Held => Reply::Ok,
         Acquired::Refused(left) => Reply::Integer(left.unwrap_or(-1)),
     }
 }

@@ -1,6 +1,7 @@
 //! What a lock looks like to one owner.
 
 use super::{End, Millis};
+use smallvec::SmallVec;
 
 /// The mode of a lock that is not free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,11 +12,14 @@ pub enum Mode {
     Write,
 }
 
+/// Ends of holds. Most owners have one or two.
+pub type Ends = SmallVec<[End; 4]>;
+
 /// The live holds of one owner on one lock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holds {
     /// The ends of the read holds, lowest number first.
-    pub reads: Vec<End>,
+    pub reads: Ends,
     /// How many write holds. They share one lease: that of the lock.
     pub writes: u64,
 }

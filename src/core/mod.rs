@@ -13,7 +13,7 @@ mod time;
 
 pub use acquire::{acquire, downgrade, upgrade, Kind, Refusal, Request, Reservation, Verdict};
 pub use announce::{announcement, Announcement};
-pub use lock::{Holds, Lock, Mode, Others};
+pub use lock::{Ends, Holds, Lock, Mode, Others};
 pub use release::{release, NotHeld, Which};
 pub use renew::renew;
 pub use time::{End, Millis};

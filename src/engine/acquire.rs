@@ -3,7 +3,7 @@
 use super::{end_of, Error};
 use crate::core::{self, Kind, Lock, Millis, Refusal, Request, Reservation, Verdict};
 use crate::ffi::{Access, Ctx, Str};
-use crate::store::{OwnerName, Reserved, Seen, Store, Survey};
+use crate::store::{Owner, Reserved, Seen, Store, Survey};
 
 /// A request for a hold.
 pub struct Acquire<'a> {
@@ -33,11 +33,11 @@ pub enum Acquired {
 
 /// RLOCK and WLOCK.
 pub fn acquire(ctx: Ctx<'_>, ask: &Acquire<'_>) -> Result<Acquired, Error> {
-    let owner = OwnerName::new(ask.owner.bytes())?;
-    let store = Store::open(ctx, ask.key, Access::Write)?;
+    let owner = Owner::new(ask.owner)?;
+    let mut store = Store::open(ctx, ask.key, Access::Write)?;
     let lease = end_of(&store, ask.lease)?;
     let reserve = ask.reserve.map(|ms| end_of(&store, ms)).transpose()?;
-    let seen = store.look(owner, Survey::Mode)?;
+    let seen = store.look(&owner, Survey::Mode)?;
     let reserved = match ask.kind {
         // A holder is not held up by a reservation, nor does it consume one.
         Kind::Read if !seen.lock.own.is_empty() => None,
@@ -51,14 +51,14 @@ pub fn acquire(ctx: Ctx<'_>, ask: &Acquire<'_>) -> Result<Acquired, Error> {
     let request = Request { kind: ask.kind, lease, once: ask.once };
     match core::acquire(&seen.lock, request, reservation)? {
         Verdict::Granted(after) => {
-            store.commit(&seen, owner.bytes(), &after)?;
+            store.commit(&seen, &owner, &after)?;
             if ask.kind == Kind::Write && reservation == Reservation::Own {
                 store.consume_reservation();
             }
             Ok(Acquired::Held)
         }
         Verdict::Refused(refusal) => {
-            store.commit(&seen, owner.bytes(), &seen.lock)?;
+            store.commit(&seen, &owner, &seen.lock)?;
             if let Some(end) = reserve.filter(|_| reservation != Reservation::Other) {
                 store.reserve(ask.owner, end);
             }
@@ -69,17 +69,17 @@ pub fn acquire(ctx: Ctx<'_>, ask: &Acquire<'_>) -> Result<Acquired, Error> {
 
 /// UPGRADE.
 pub fn upgrade(ctx: Ctx<'_>, key: &Str, owner: &Str, lease: Millis) -> Result<Acquired, Error> {
-    let owner = OwnerName::new(owner.bytes())?;
-    let store = Store::open(ctx, key, Access::Write)?;
+    let owner = Owner::new(owner)?;
+    let mut store = Store::open(ctx, key, Access::Write)?;
     let lease = end_of(&store, lease)?;
-    let seen = store.look(owner, Survey::Presence)?;
-    match settled(&store, &seen, owner, core::upgrade(&seen.lock, lease)?)? {
+    let seen = store.look(&owner, Survey::Presence)?;
+    match settled(&mut store, &seen, &owner, core::upgrade(&seen.lock, lease)?)? {
         Verdict::Granted(after) => {
-            store.commit(&seen, owner.bytes(), &after)?;
+            store.commit(&seen, &owner, &after)?;
             Ok(Acquired::Held)
         }
         Verdict::Refused(refusal) => {
-            store.commit(&seen, owner.bytes(), &seen.lock)?;
+            store.commit(&seen, &owner, &seen.lock)?;
             Ok(refused(&store, &seen.lock, refusal, None))
         }
     }
@@ -87,24 +87,24 @@ pub fn upgrade(ctx: Ctx<'_>, key: &Str, owner: &Str, lease: Millis) -> Result<Ac
 
 /// DOWNGRADE.
 pub fn downgrade(ctx: Ctx<'_>, key: &Str, owner: &Str, lease: Millis) -> Result<(), Error> {
-    let owner = OwnerName::new(owner.bytes())?;
-    let store = Store::open(ctx, key, Access::Write)?;
+    let owner = Owner::new(owner)?;
+    let mut store = Store::open(ctx, key, Access::Write)?;
     let lease = end_of(&store, lease)?;
-    let seen = store.look(owner, Survey::Ends)?;
-    let after = settled(&store, &seen, owner, core::downgrade(&seen.lock, lease))?;
-    Ok(store.commit(&seen, owner.bytes(), &after)?)
+    let seen = store.look(&owner, Survey::Ends)?;
+    let after = settled(&mut store, &seen, &owner, core::downgrade(&seen.lock, lease))?;
+    Ok(store.commit(&seen, &owner, &after)?)
 }
 
 /// A rule's result; when it is NOTHELD, the lapsed holds that the look met
 /// (often the very reason) are removed first.
 pub(super) fn settled<T>(
-    store: &Store<'_>,
+    store: &mut Store<'_>,
     seen: &Seen,
-    owner: OwnerName<'_>,
+    owner: &Owner<'_>,
     result: Result<T, core::NotHeld>,
 ) -> Result<T, Error> {
     if result.is_err() {
-        store.commit(seen, owner.bytes(), &seen.lock)?;
+        store.commit(seen, owner, &seen.lock)?;
     }
     Ok(result?)
 }

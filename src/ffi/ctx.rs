@@ -104,20 +104,33 @@ impl<'a> Ctx<'a> {
     /// Propagates a command to the replicas and the AOF, or, `"A"` in
     /// `modifiers`, to the replicas only.
     pub fn replicate(self, command: &CStr, modifiers: Propagate, args: &[&Str]) {
-        let format = match modifiers {
-            Propagate::Everywhere => c"v",
-            Propagate::ReplicasOnly => c"Av",
+        let format = |everywhere: &'static CStr, replicas_only: &'static CStr| match modifiers {
+            Propagate::Everywhere => everywhere.as_ptr(),
+            Propagate::ReplicasOnly => replicas_only.as_ptr(),
         };
-        // SAFETY: `v` takes a pointer to strings and their number; `&Str` is
-        // a pointer to a string. The server takes references of its own.
+        let (ctx, name) = (self.raw(), command.as_ptr());
+        // SAFETY: a string for each `s`; for `v` a pointer to strings (`&Str`
+        // is one) and their number. The server takes references of its own.
+        // The short forms are there because it sizes `v` by reallocation, which
+        // costs a good part of a short command.
         let status = unsafe {
-            api!(RedisModule_Replicate)(
-                self.raw(),
-                command.as_ptr(),
-                format.as_ptr(),
-                args.as_ptr(),
-                args.len(),
-            )
+            let replicate = api!(RedisModule_Replicate);
+            match *args {
+                [a] => replicate(ctx, name, format(c"s", c"As"), a.raw()),
+                [a, b] => replicate(ctx, name, format(c"ss", c"Ass"), a.raw(), b.raw()),
+                [a, b, c] => {
+                    replicate(ctx, name, format(c"sss", c"Asss"), a.raw(), b.raw(), c.raw())
+                }
+                [a, b, c, d] => {
+                    let format = format(c"ssss", c"Assss");
+                    replicate(ctx, name, format, a.raw(), b.raw(), c.raw(), d.raw())
+                }
+                [a, b, c, d, e] => {
+                    let format = format(c"sssss", c"Asssss");
+                    replicate(ctx, name, format, a.raw(), b.raw(), c.raw(), d.raw(), e.raw())
+                }
+                _ => replicate(ctx, name, format(c"v", c"Av"), args.as_ptr(), args.len()),
+            }
         };
         if status != raw::REDISMODULE_OK as c_int {
             self.warn(&format!("rwlock: bug: cannot propagate {command:?}"));

@@ -6,7 +6,9 @@ use std::ffi::CString;
 /// A reply, as a tree.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
-    /// A simple string: `+OK`.
+    /// `+OK`.
+    Ok,
+    /// A simple string.
     Status(String),
     /// An integer.
     Integer(i64),
@@ -35,6 +37,7 @@ impl Ctx<'_> {
                 Reply::Bulk(bytes) => {
                     api!(RedisModule_ReplyWithStringBuffer)(ctx, bytes.as_ptr().cast(), bytes.len())
                 }
+                Reply::Ok => api!(RedisModule_ReplyWithSimpleString)(ctx, c"OK".as_ptr()),
                 Reply::Status(text) => {
                     api!(RedisModule_ReplyWithSimpleString)(ctx, line(text).as_ptr())
                 }

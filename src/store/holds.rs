@@ -1,9 +1,9 @@
 //! Reading holds: what the hash counts, and what the timeout keys say of it.
 
 use super::names::{field_name, FieldName};
-use super::numbering::{live_ends, Slot};
+use super::numbering::{live_ends, Slot, Slots};
 use super::{Error, Store};
-use crate::core::{End, Mode, MAX_READS};
+use crate::core::{End, Ends, Mode, MAX_READS};
 use crate::ffi::{Key, Kind, Text};
 
 /// One field of a lock's hash.
@@ -17,7 +17,7 @@ pub struct Entry {
 /// The holds of one owner and one kind.
 pub enum Held {
     /// Read holds: the ends of the live ones.
-    Reads(Vec<End>),
+    Reads(Ends),
     /// Write holds.
     Writes(u64),
 }
@@ -29,7 +29,7 @@ pub(super) struct Field {
 }
 
 pub(super) enum Stored {
-    Reads(Vec<Slot>),
+    Reads(Slots),
     Writes(u64),
 }
 
@@ -89,12 +89,7 @@ impl Store<'_> {
     }
 
     /// What the timeout keys say of an owner's `count` read holds.
-    pub(super) fn slots(
-        &self,
-        owner: &[u8],
-        count: u64,
-        excess: Excess,
-    ) -> Result<Vec<Slot>, Error> {
+    pub(super) fn slots(&self, owner: &[u8], count: u64, excess: Excess) -> Result<Slots, Error> {
         if count > MAX_READS && excess == Excess::Refuse {
             return Err(Error::TooManyReads);
         }

@@ -1,9 +1,8 @@
 //! Looking at a lock.
 
 use super::holds::{count, Excess, Field, Stored};
-use super::names::write_field;
-use super::numbering::{live_ends, Slot};
-use super::{is_cluster, Entry, Error, Held, LockName, OwnerName, WORDS};
+use super::numbering::{live_ends, Slots};
+use super::{is_cluster, Entry, Error, Held, LockName, Owner, WORDS};
 use crate::core::{End, Holds, Lock, Millis, Mode, Others};
 use crate::ffi::{Access, Ctx, Key, Kind, Str, Text};
 
@@ -14,6 +13,8 @@ pub struct Store<'c> {
     pub(super) name: LockName<'c>,
     pub(super) access: Access,
     pub(super) now: Millis,
+    /// The key itself; None when it is opened for reading and not there.
+    pub(super) hash: Option<Key<'c>>,
 }
 
 /// How much to find out about the holds of others.
@@ -51,20 +52,26 @@ pub(super) struct Stale {
 pub(super) struct OwnStored {
     /// The read count; 0 without a field.
     pub reads: u64,
-    pub slots: Vec<Slot>,
+    pub slots: Slots,
     /// The write count; 0 without a field.
     pub writes: u64,
+}
+
+impl Seen {
+    /// No hash.
+    pub(super) fn nothing() -> Seen {
+        Seen { lock: Lock::free(), hash: None, own: OwnStored::default(), debris: Vec::new() }
+    }
 }
 
 impl<'c> Store<'c> {
     /// The keys of the lock `key`, for reading or also for writing.
     pub fn open(ctx: Ctx<'c>, key: &'c Str, access: Access) -> Result<Store<'c>, Error> {
         let name = LockName::new(key.bytes(), is_cluster())?;
-        let store = Store { ctx, key, name, access, now: ctx.now() };
-        if is_cluster() && !store.serves_slot() {
+        if is_cluster() && !serves_slot(ctx, name) {
             return Err(Error::TryAgain);
         }
-        Ok(store)
+        Ok(Store { ctx, key, name, access, now: ctx.now(), hash: ctx.open(key, access) })
     }
 
     /// The time that this command goes by.
@@ -72,17 +79,9 @@ impl<'c> Store<'c> {
         self.now
     }
 
-    /// A command on two keys that never exist is refused exactly while their
-    /// slot is on its way between nodes: then a lock's timeout keys may be
-    /// gone before its hash, or come after it.
-    fn serves_slot(&self) -> bool {
-        let probe = |number| Text::new(&self.name.probe(number));
-        self.ctx.can_serve(&probe(1), &probe(2))
-    }
-
-    /// The lock's hash, if it is there, and what it says of the whole.
-    fn hash(&self) -> Result<Option<Key<'c>>, Error> {
-        let Some(key) = self.ctx.open(self.key, self.access) else {
+    /// The lock's hash, if it is there.
+    fn hash(&self) -> Result<Option<&Key<'c>>, Error> {
+        let Some(key) = &self.hash else {
             return Ok(None);
         };
         match key.kind() {
@@ -93,27 +92,12 @@ impl<'c> Store<'c> {
     }
 
     /// Looks at the lock as `owner` sees it.
-    pub fn look(&self, owner: OwnerName<'_>, survey: Survey) -> Result<Seen, Error> {
+    pub fn look(&self, owner: &Owner<'_>, survey: Survey) -> Result<Seen, Error> {
         let Some(hash) = self.hash()? else {
-            return Ok(Seen {
-                lock: Lock::free(),
-                hash: None,
-                own: OwnStored::default(),
-                debris: Vec::new(),
-            });
+            return Ok(Seen::nothing());
         };
-        let owner = owner.bytes();
-        let stale = Stale { mode: mode_of(&hash)?, end: end_of(&hash) };
-        let reads = hash.hash_get(&Text::new(owner));
-        let writes = hash.hash_get(&Text::new(&write_field(owner)));
-        let own_fields = usize::from(reads.is_some()) + usize::from(writes.is_some());
-        let counted = |text: Option<Text>| text.map_or(Ok(0), |text| count(text.bytes()));
-        let reads = counted(reads)?;
-        let own = OwnStored {
-            reads,
-            slots: self.slots(owner, reads, Excess::Refuse)?,
-            writes: counted(writes)?,
-        };
+        let stale = Stale { mode: mode_of(hash)?, end: end_of(hash) };
+        let (own, alone) = self.own(hash, stale.mode, owner)?;
         let holds = Holds {
             reads: live_ends(&own.slots),
             writes: if stale.mode == Mode::Write { own.writes } else { 0 },
@@ -122,15 +106,47 @@ impl<'c> Store<'c> {
             Mode::Read => !holds.reads.is_empty(),
             Mode::Write => holds.writes > 0,
         };
-        let alone = hash.field_count() == 1 + own_fields;
         let (others, debris) = if alone || (survey == Survey::Mode && own_tells_mode) {
             (Others::None, Vec::new())
         } else {
-            self.others(&hash, owner, stale.mode, survey)?
+            self.others(hash, owner.bytes(), stale.mode, survey)?
         };
         let lock = Lock { own: holds, others, end: stale.end };
         let lock = if lock.is_free() { Lock::free() } else { lock };
         Ok(Seen { lock, hash: Some(stale), own, debris })
+    }
+
+    /// What the hash and the timeout keys say of the owner's own holds, and
+    /// whether the hash says nothing else. A field is asked for only while
+    /// there are fields that nothing is known of.
+    fn own(
+        &self,
+        hash: &Key<'_>,
+        mode: Mode,
+        owner: &Owner<'_>,
+    ) -> Result<(OwnStored, bool), Error> {
+        let mut unknown = hash.field_count() - 1;
+        let mut stored = |kind| {
+            if unknown == 0 {
+                return Ok(0);
+            }
+            let value = match kind {
+                Mode::Read => hash.hash_get(owner.read_field()),
+                Mode::Write => hash.hash_get(owner.write_field()),
+            };
+            unknown -= usize::from(value.is_some());
+            value.map_or(Ok(0), |text| count(text.bytes()))
+        };
+        // The kind that the mode makes likely first.
+        let (reads, writes) = match mode {
+            Mode::Read => (stored(Mode::Read)?, stored(Mode::Write)?),
+            Mode::Write => {
+                let writes = stored(Mode::Write)?;
+                (stored(Mode::Read)?, writes)
+            }
+        };
+        let slots = self.slots(owner.bytes(), reads, Excess::Refuse)?;
+        Ok((OwnStored { reads, slots, writes }, unknown == 0))
     }
 
     /// Looks at the holds of others, no further than `survey` asks.
@@ -182,9 +198,9 @@ impl<'c> Store<'c> {
         let Some(hash) = self.hash()? else {
             return Ok(None);
         };
-        let mode = mode_of(&hash)?;
+        let mode = mode_of(hash)?;
         let mut entries = Vec::new();
-        for field in self.fields(&hash, Excess::Refuse) {
+        for field in self.fields(hash, Excess::Refuse) {
             let Field { owner, stored } = field?;
             let held = match stored {
                 Stored::Reads(slots) => Held::Reads(live_ends(&slots)),
@@ -198,7 +214,7 @@ impl<'c> Store<'c> {
                 entries.push(Entry { owner, held });
             }
         }
-        Ok((!entries.is_empty()).then_some((end_of(&hash), entries)))
+        Ok((!entries.is_empty()).then_some((end_of(hash), entries)))
     }
 
     /// Every field of the hash, live or not, and the mode that it tells; None
@@ -207,10 +223,18 @@ impl<'c> Store<'c> {
         let Some(hash) = self.hash()? else {
             return Ok(None);
         };
-        let mode = mode_of(&hash)?;
-        let fields = self.fields(&hash, Excess::Ignore).collect::<Result<Vec<_>, _>>()?;
+        let mode = mode_of(hash)?;
+        let fields = self.fields(hash, Excess::Ignore).collect::<Result<Vec<_>, _>>()?;
         Ok(Some((mode, fields)))
     }
+}
+
+/// A command on two keys that never exist is refused exactly while their slot
+/// is on its way between nodes: then a lock's timeout keys may be gone before
+/// its hash, or come after it.
+fn serves_slot(ctx: Ctx<'_>, name: LockName<'_>) -> bool {
+    let probe = |number| Text::new(&name.probe(number));
+    ctx.can_serve(&probe(1), &probe(2))
 }
 
 fn mode_of(hash: &Key<'_>) -> Result<Mode, Error> {

@@ -4,16 +4,19 @@
 //! replicas and the AOF, here and nowhere else.
 
 mod change;
+mod fields;
 mod holds;
 mod lock;
 mod names;
 mod numbering;
+mod owner;
 mod publish;
 mod reservation;
 
 pub use holds::{Entry, Held};
 pub use lock::{Seen, Store, Survey};
-pub use names::{LockName, OwnerName};
+pub use names::LockName;
+pub use owner::Owner;
 pub use reservation::Reserved;
 
 use crate::ffi::{Constant, Ctx};
@@ -58,6 +61,8 @@ struct Words {
     read: Constant,
     write: Constant,
     pxat: Constant,
+    one: Constant,
+    zero: Constant,
 }
 
 lazy_static! {
@@ -66,5 +71,7 @@ lazy_static! {
         read: Constant::new("read"),
         write: Constant::new("write"),
         pxat: Constant::new("PXAT"),
+        one: Constant::new("1"),
+        zero: Constant::new("0"),
     };
 }

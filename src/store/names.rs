@@ -1,6 +1,8 @@
 //! How a lock's keys are named, and which names are refused. Pure.
 
 use super::Error;
+use smallvec::SmallVec;
+use std::io::Write;
 
 const WRITE: &[u8] = b":write";
 const TIMEOUT: &[u8] = b":rwlock_timeout:";
@@ -12,9 +14,8 @@ const MAX_OWNER: usize = 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LockName<'a>(&'a [u8]);
 
-/// The name of an owner.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OwnerName<'a>(&'a [u8]);
+/// A name that is made here. Most fit the stack.
+pub(super) type Name = SmallVec<[u8; 128]>;
 
 /// What a field of a lock's hash counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,80 +49,75 @@ impl<'a> LockName<'a> {
     }
 
     /// The timeout key of an owner's read hold with this number.
-    pub(super) fn timeout(self, owner: &[u8], number: u64) -> Vec<u8> {
-        let mut name = self.derived(b":", owner.len() + TIMEOUT.len() + 4);
+    pub(super) fn timeout(self, owner: &[u8], number: u64) -> Name {
+        let mut name = self.derived(b":");
         name.extend_from_slice(owner);
         name.extend_from_slice(TIMEOUT);
-        name.extend_from_slice(number.to_string().as_bytes());
+        // Writing to memory cannot fail.
+        let _ = write!(name, "{number}");
         name
     }
 
     /// The key of a writer's reservation.
-    pub(super) fn reservation(self) -> Vec<u8> {
-        self.derived(RESERVATION, 0)
+    pub(super) fn reservation(self) -> Name {
+        self.derived(RESERVATION)
     }
 
     /// The key of the last fencing token.
-    pub(super) fn fence(self) -> Vec<u8> {
-        self.derived(FENCE, 0)
+    pub(super) fn fence(self) -> Name {
+        self.derived(FENCE)
     }
 
     /// A key that shares the slot and that nobody uses.
-    pub(super) fn probe(self, number: u8) -> Vec<u8> {
-        self.derived(&[b":rwlock_probe:".as_slice(), &[b'0' + number]].concat(), 0)
+    pub(super) fn probe(self, number: u8) -> Name {
+        let mut name = self.derived(b":rwlock_probe:");
+        name.push(b'0' + number);
+        name
     }
 
     /// The lock's channel.
-    pub(super) fn channel(self) -> Vec<u8> {
-        let start = b"redisson_rwlock:".as_slice();
-        if self.has_tag() {
-            [start, self.0].concat()
-        } else {
-            [start, b"{", self.0, b"}"].concat()
-        }
+    pub(super) fn channel(self) -> Name {
+        let mut name = Name::from_slice(b"redisson_rwlock:");
+        self.push_tagged(&mut name);
+        name
+    }
+
+    fn derived(self, suffix: &[u8]) -> Name {
+        let mut name = Name::new();
+        self.push_tagged(&mut name);
+        name.extend_from_slice(suffix);
+        name
     }
 
     /// Redisson's rule: a name with a brace is taken as it is, any other
     /// becomes a hash tag.
-    fn has_tag(self) -> bool {
-        self.0.contains(&b'{')
-    }
-
-    fn derived(self, suffix: &[u8], more: usize) -> Vec<u8> {
-        let mut name = Vec::with_capacity(self.0.len() + 2 + suffix.len() + more);
-        if self.has_tag() {
+    fn push_tagged(self, name: &mut Name) {
+        if self.0.contains(&b'{') {
             name.extend_from_slice(self.0);
         } else {
             name.push(b'{');
             name.extend_from_slice(self.0);
             name.push(b'}');
         }
-        name.extend_from_slice(suffix);
-        name
     }
 }
 
-impl<'a> OwnerName<'a> {
-    /// Checks the name.
-    pub fn new(name: &'a [u8]) -> Result<OwnerName<'a>, Error> {
-        if name.is_empty() || name.len() > MAX_OWNER {
-            return Err(Error::BadOwner("owner must be 1 to 1024 bytes long"));
-        }
-        if name == b"mode" || name.ends_with(WRITE) {
-            return Err(Error::BadOwner("owner must not be 'mode' nor end in ':write'"));
-        }
-        Ok(OwnerName(name))
+/// Checks the name of an owner.
+pub(super) fn check_owner(owner: &[u8]) -> Result<(), Error> {
+    if owner.is_empty() || owner.len() > MAX_OWNER {
+        return Err(Error::BadOwner("owner must be 1 to 1024 bytes long"));
     }
-
-    /// The name itself.
-    pub fn bytes(self) -> &'a [u8] {
-        self.0
+    if owner == b"mode" || owner.ends_with(WRITE) {
+        return Err(Error::BadOwner("owner must not be 'mode' nor end in ':write'"));
     }
+    Ok(())
 }
 
 /// The field that counts an owner's write holds.
-pub(super) fn write_field(owner: &[u8]) -> Vec<u8> {
-    [owner, WRITE].concat()
+pub(super) fn write_field(owner: &[u8]) -> Name {
+    let mut field = Name::from_slice(owner);
+    field.extend_from_slice(WRITE);
+    field
 }
 
 /// What a field of a lock's hash is.
@@ -163,12 +159,12 @@ mod tests {
 
     #[test]
     fn derived_names_follow_redisson() {
-        assert_eq!(lock(b"a").timeout(b"me", 12), b"{a}:me:rwlock_timeout:12");
-        assert_eq!(lock(b"{a}b").timeout(b"me", 1), b"{a}b:me:rwlock_timeout:1");
-        assert_eq!(lock(b"a").reservation(), b"{a}:wait_write");
-        assert_eq!(lock(b"a{").fence(), b"a{:rwlock_fence");
-        assert_eq!(lock(b"a").channel(), b"redisson_rwlock:{a}");
-        assert_eq!(lock(b"{a}b").channel(), b"redisson_rwlock:{a}b");
+        assert_eq!(lock(b"a").timeout(b"me", 12).as_slice(), b"{a}:me:rwlock_timeout:12");
+        assert_eq!(lock(b"{a}b").timeout(b"me", 1).as_slice(), b"{a}b:me:rwlock_timeout:1");
+        assert_eq!(lock(b"a").reservation().as_slice(), b"{a}:wait_write");
+        assert_eq!(lock(b"a{").fence().as_slice(), b"a{:rwlock_fence");
+        assert_eq!(lock(b"a").channel().as_slice(), b"redisson_rwlock:{a}");
+        assert_eq!(lock(b"{a}b").channel().as_slice(), b"redisson_rwlock:{a}b");
     }
 
     #[test]
@@ -203,10 +199,10 @@ mod tests {
     #[test]
     fn owners_that_would_collide_are_refused() {
         for owner in [b"".as_slice(), b"mode", b"a:write", b":write", &[b'x'; 1025]] {
-            assert!(OwnerName::new(owner).is_err(), "{owner:?}");
+            assert!(check_owner(owner).is_err(), "{owner:?}");
         }
         for owner in [b"Mode".as_slice(), b"a:write ", b"\0\xff", &[b'x'; 1024]] {
-            assert!(OwnerName::new(owner).is_ok(), "{owner:?}");
+            assert!(check_owner(owner).is_ok(), "{owner:?}");
         }
     }
 }

@@ -5,7 +5,8 @@
 //! stepped over, for that key is not ours to write.
 
 use super::Error;
-use crate::core::End;
+use crate::core::{End, Ends};
+use smallvec::SmallVec;
 
 /// What a number from 1 to the count stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +18,12 @@ pub(super) enum Slot {
     /// Nothing of ours: the timeout key belongs to the lock of this name.
     Foreign(Vec<u8>),
 }
+
+/// The numbers of one owner, from 1 to the count.
+pub(super) type Slots = SmallVec<[Slot; 2]>;
+
+/// Changes of one owner's timeout keys.
+pub(super) type Steps = SmallVec<[Step; 2]>;
 
 /// A change of one timeout key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,8 +47,8 @@ impl Step {
 
 /// The steps from `slots` to holds with these `ends`, and the new count. The
 /// first holds are those that live; what is beyond them is new.
-pub(super) fn renumber(slots: &[Slot], ends: &[End]) -> Result<(Vec<Step>, u64), Error> {
-    let live: Vec<(u64, End)> = numbered(slots)
+pub(super) fn renumber(slots: &[Slot], ends: &[End]) -> Result<(Steps, u64), Error> {
+    let live: SmallVec<[(u64, End); 4]> = numbered(slots)
         .filter_map(|(number, slot)| match slot {
             Slot::Live(end) => Some((number, *end)),
             _ => None,
@@ -55,8 +62,8 @@ pub(super) fn renumber(slots: &[Slot], ends: &[End]) -> Result<(Vec<Step>, u64),
         }
     }
     let free = (1..).filter(|&number| !matches!(slot(slots, number), Some(Slot::Foreign(_))));
-    let placed: Vec<(u64, End)> = free.zip(ends.iter().copied()).collect();
-    let mut steps = Vec::with_capacity(2);
+    let placed: SmallVec<[(u64, End); 4]> = free.zip(ends.iter().copied()).collect();
+    let mut steps = Steps::new();
     for (index, &(number, end)) in placed.iter().enumerate() {
         match live.get(index) {
             Some(&(from, until)) if from == number && until == end => {}
@@ -82,7 +89,7 @@ fn slot(slots: &[Slot], number: u64) -> Option<&Slot> {
 }
 
 /// The ends of the live ones, lowest number first.
-pub(super) fn live_ends(slots: &[Slot]) -> Vec<End> {
+pub(super) fn live_ends(slots: &[Slot]) -> Ends {
     slots
         .iter()
         .filter_map(|slot| match slot {
@@ -102,44 +109,46 @@ mod tests {
     const B: End = End::At(20);
     const C: End = End::At(30);
 
+    /// The steps as a plain list, for comparison.
+    fn steps(slots: &[Slot], ends: &[End]) -> Result<(Vec<Step>, u64), Error> {
+        renumber(slots, ends).map(|(steps, count)| (steps.into_vec(), count))
+    }
+
     fn foreign() -> Slot {
         Slot::Foreign(b"other".to_vec())
     }
 
     #[test]
     fn a_new_hold_gets_the_next_number() {
-        assert_eq!(renumber(&[], &[A]), Ok((vec![Set(1, A)], 1)));
-        assert_eq!(renumber(&[Live(A)], &[A, B]), Ok((vec![Set(2, B)], 2)));
+        assert_eq!(steps(&[], &[A]), Ok((vec![Set(1, A)], 1)));
+        assert_eq!(steps(&[Live(A)], &[A, B]), Ok((vec![Set(2, B)], 2)));
     }
 
     #[test]
     fn the_highest_goes_first() {
-        assert_eq!(renumber(&[Live(A), Live(B)], &[A]), Ok((vec![Delete(2)], 1)));
-        assert_eq!(renumber(&[Live(A)], &[]), Ok((vec![Delete(1)], 0)));
+        assert_eq!(steps(&[Live(A), Live(B)], &[A]), Ok((vec![Delete(2)], 1)));
+        assert_eq!(steps(&[Live(A)], &[]), Ok((vec![Delete(1)], 0)));
     }
 
     #[test]
     fn a_lapse_moves_the_higher_ones_down() {
         let slots = [Lapsed, Live(B), Lapsed, Live(C)];
-        assert_eq!(renumber(&slots, &[B, C]), Ok((vec![Set(1, B), Set(2, C), Delete(4)], 2)));
-        assert_eq!(renumber(&slots, &[B, C, A]).unwrap().1, 3);
-        assert_eq!(renumber(&[Lapsed], &[]), Ok((vec![], 0)));
+        assert_eq!(steps(&slots, &[B, C]), Ok((vec![Set(1, B), Set(2, C), Delete(4)], 2)));
+        assert_eq!(steps(&slots, &[B, C, A]).unwrap().1, 3);
+        assert_eq!(steps(&[Lapsed], &[]), Ok((vec![], 0)));
     }
 
     #[test]
     fn a_longer_lease_is_an_expiry() {
-        assert_eq!(renumber(&[Live(A), Live(B)], &[A, C]), Ok((vec![Expire(2, C)], 2)));
+        assert_eq!(steps(&[Live(A), Live(B)], &[A, C]), Ok((vec![Expire(2, C)], 2)));
     }
 
     #[test]
     fn a_foreign_key_is_stepped_over_and_bars_new_holds() {
         let slots = [foreign(), Live(A)];
-        assert_eq!(renumber(&slots, &[A]), Ok((vec![], 2)));
-        assert_eq!(renumber(&slots, &[]), Ok((vec![Delete(2)], 0)));
-        assert_eq!(renumber(&slots, &[A, B]), Err(Error::Clash(b"other".to_vec())));
-        assert_eq!(
-            renumber(&[foreign(), Lapsed, Live(A)], &[B]),
-            Ok((vec![Set(2, B), Delete(3)], 2))
-        );
+        assert_eq!(steps(&slots, &[A]), Ok((vec![], 2)));
+        assert_eq!(steps(&slots, &[]), Ok((vec![Delete(2)], 0)));
+        assert_eq!(steps(&slots, &[A, B]), Err(Error::Clash(b"other".to_vec())));
+        assert_eq!(steps(&[foreign(), Lapsed, Live(A)], &[B]), Ok((vec![Set(2, B), Delete(3)], 2)));
     }
 }

@@ -1,25 +1,25 @@
 //! Announcing what ended (SPEC section 5).
 
-use super::{is_cluster, Store};
+use super::{is_cluster, Store, WORDS};
 use crate::core::Announcement;
-use crate::ffi::{Propagate, Text};
+use crate::ffi::{Propagate, Str, Text};
 
 impl Store<'_> {
     /// Publishes on the lock's channel, as Redisson's scripts do: by sharded
     /// publish in a cluster; outside one also to the subscribers on replicas,
     /// which the module API alone would not reach.
     pub(super) fn announce(&self, announcement: Option<Announcement>) {
-        let payload = match announcement {
-            Some(Announcement::ReadFreed) => b"0",
-            Some(Announcement::WriteEnded) => b"1",
+        let message: &Str = match announcement {
+            Some(Announcement::ReadFreed) => &WORDS.zero,
+            Some(Announcement::WriteEnded) => &WORDS.one,
             None => return,
         };
-        let (channel, message) = (Text::new(&self.name.channel()), Text::new(payload));
+        let channel = Text::new(&self.name.channel());
         if is_cluster() {
-            self.ctx.publish_to_shard(&channel, &message);
+            self.ctx.publish_to_shard(&channel, message);
         } else {
-            self.ctx.publish(&channel, &message);
-            self.ctx.replicate(c"PUBLISH", Propagate::ReplicasOnly, &[&channel, &message]);
+            self.ctx.publish(&channel, message);
+            self.ctx.replicate(c"PUBLISH", Propagate::ReplicasOnly, &[&channel, message]);
         }
     }
 }

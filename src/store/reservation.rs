@@ -1,6 +1,7 @@
 //! A polling writer's place, and the last fencing token.
 
-use super::{Error, OwnerName, Store};
+use super::names::check_owner;
+use super::{Error, Store};
 use crate::core::End;
 use crate::ffi::{Key, Kind, Str, Text};
 
@@ -21,7 +22,7 @@ impl Store<'_> {
             return Ok(None);
         };
         let owner = key.string().to_vec();
-        OwnerName::new(&owner).map_err(|_| wrong)?;
+        check_owner(&owner).map_err(|_| wrong)?;
         let end = key.expiry().map_or(End::Never, End::At);
         Ok((!end.is_past(self.now)).then_some(Reserved { owner, end }))
     }
@@ -33,7 +34,7 @@ impl Store<'_> {
 
     /// Takes the reservation away.
     pub fn consume_reservation(&self) {
-        self.delete(&[&Text::new(&self.name.reservation())]);
+        self.delete(None, [&Text::new(&self.name.reservation())]);
     }
 
     /// The last fencing token, or 0.

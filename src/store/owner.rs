@@ -1,0 +1,35 @@
+//! An owner, with the two fields that count its holds.
+
+use super::names::{check_owner, write_field};
+use super::Error;
+use crate::ffi::{Str, Text};
+use std::cell::OnceCell;
+
+/// Who asks.
+pub struct Owner<'a> {
+    name: &'a Str,
+    write_field: OnceCell<Text>,
+}
+
+impl<'a> Owner<'a> {
+    /// Checks the name.
+    pub fn new(name: &'a Str) -> Result<Owner<'a>, Error> {
+        check_owner(name.bytes())?;
+        Ok(Owner { name, write_field: OnceCell::new() })
+    }
+
+    /// The name itself.
+    pub fn bytes(&self) -> &'a [u8] {
+        self.name.bytes()
+    }
+
+    /// The field that counts the read holds: the name as it is.
+    pub(super) fn read_field(&self) -> &'a Str {
+        self.name
+    }
+
+    /// The field that counts the write holds.
+    pub(super) fn write_field(&self) -> &Str {
+        self.write_field.get_or_init(|| Text::new(&write_field(self.name.bytes())))
+    }
+}
