@@ -1,0 +1,6 @@
+//! Integration tests: each starts its own servers, see [`harness`].
+
+#![expect(clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
+
+mod harness;
+mod harness_self;
