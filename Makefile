@@ -1,0 +1,33 @@
+# Where rustup puts cargo: a shell opened before that does not know it yet.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help run build test engines test-engines fmt lint
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: ## Run a server with the module in the foreground (PORT=6379, SERVER=redis-server)
+	@scripts/run.sh
+
+build: ## Build the release module into target/release
+	@scripts/setup.sh build
+	cargo build --release --locked
+
+test: ## Run every test (SERVER=redis-server)
+	@scripts/setup.sh build server
+	@RWLOCK_SERVER=$$(scripts/server.sh) && export RWLOCK_SERVER && cargo test --release --locked
+
+engines: ## Fetch the servers of test-engines into engines/ (on Debian)
+	@scripts/engines.sh
+
+test-engines: ## Run the integration tests on each of them (ENGINES="redis-7.0 valkey-8.1")
+	@scripts/test-engines.sh
+
+fmt: ## Check the formatting
+	@scripts/setup.sh fmt
+	cargo fmt --check
+
+lint: ## Check with clippy, warnings denied
+	@scripts/setup.sh build clippy
+	cargo clippy --release --all-targets --locked -- -D warnings
