@@ -35,6 +35,7 @@ fn try_load(context: &Context, args: &[RedisString]) -> Result<(), String> {
     }
     ffi::log_panics();
     store::init(ctx);
+    server::follow(ctx);
     command::register(ctx)
 }
 

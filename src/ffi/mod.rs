@@ -13,6 +13,7 @@
 mod alloc;
 mod command;
 mod ctx;
+mod event;
 mod guard;
 mod key;
 mod reply;
@@ -22,6 +23,7 @@ mod string;
 pub use alloc::ServerAlloc;
 pub use command::{Arg, ArgKind, CommandDocs, KeyUse, Run};
 pub use ctx::{Ctx, Propagate, Version};
+pub use event::{Event, OnEvent};
 pub use guard::log_panics;
 pub use key::{Access, Key, Kind};
 pub use reply::Reply;

@@ -1,20 +1,13 @@
-//! What the module asks of the server that loads it.
+//! What the module and its server have to do with each other beside commands.
 
-use crate::ffi::{Ctx, Version};
+mod replicas;
+mod version;
 
-/// The oldest server: Redis 7.0. Valkey tells 7.2.4 here from its fork on.
-const OLDEST: Version = Version { major: 7, minor: 0, patch: 0 };
+pub use version::check;
 
-/// Refuses a server that is too old, in one clear sentence.
-pub fn check(ctx: Ctx<'_>) -> Result<(), String> {
-    match ctx.version() {
-        Some(version) if version >= OLDEST => Ok(()),
-        version => Err(format!(
-            "needs Redis 7.0 or later, or Valkey 8.0 or later; this server is {}",
-            version.map_or("older than 6.0.9".into(), |v| format!(
-                "{}.{}.{}",
-                v.major, v.minor, v.patch
-            ))
-        )),
-    }
+use crate::ffi::Ctx;
+
+/// Starts to follow what happens to the server.
+pub fn follow(ctx: Ctx<'_>) {
+    replicas::follow(ctx);
 }

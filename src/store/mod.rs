@@ -17,6 +17,7 @@ pub use holds::{Entry, Held};
 pub use lock::{Seen, Store, Survey};
 pub use names::LockName;
 pub use owner::Owner;
+pub use publish::announce_to_replicas;
 pub use reservation::Reserved;
 
 use crate::ffi::{Constant, Ctx};

@@ -3,6 +3,15 @@
 use super::{is_cluster, Store, WORDS};
 use crate::core::Announcement;
 use crate::ffi::{Propagate, Str, Text};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Whether there may be replicas.
+static REPLICAS: AtomicBool = AtomicBool::new(true);
+
+/// Says whether announcements are handed on to replicas.
+pub fn announce_to_replicas(there_are: bool) {
+    REPLICAS.store(there_are, Ordering::Relaxed);
+}
 
 impl Store<'_> {
     /// Publishes on the lock's channel, as Redisson's scripts do: by sharded
@@ -19,7 +28,9 @@ impl Store<'_> {
             self.ctx.publish_to_shard(&channel, message);
         } else {
             self.ctx.publish(&channel, message);
-            self.ctx.replicate(c"PUBLISH", Propagate::ReplicasOnly, &[&channel, message]);
+            if REPLICAS.load(Ordering::Relaxed) {
+                self.ctx.replicate(c"PUBLISH", Propagate::ReplicasOnly, &[&channel, message]);
+            }
         }
     }
 }

@@ -1,0 +1,16 @@
+//! Which servers will do.
+
+use crate::ffi::{Ctx, Version};
+
+/// The oldest server: Redis 7.0. Valkey tells 7.2.4 here from its fork on.
+const OLDEST: Version = Version { major: 7, minor: 0, patch: 0 };
+
+/// Refuses a server that is too old, in one clear sentence.
+pub fn check(ctx: Ctx<'_>) -> Result<(), String> {
+    let found = match ctx.version() {
+        Some(version) if version >= OLDEST => return Ok(()),
+        Some(Version { major, minor, patch }) => format!("{major}.{minor}.{patch}"),
+        None => "older than 6.0.9".into(),
+    };
+    Err(format!("it needs Redis 7.0 or later, or Valkey 8.0 or later, and this server is {found}"))
+}
