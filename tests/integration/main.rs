@@ -2,5 +2,6 @@
 
 #![expect(clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
 
+mod docs;
 mod harness;
 mod harness_self;

@@ -1,0 +1,256 @@
+//! The documentation stays true: its examples are run, and what a command's
+//! page says of the command is compared with what the server says.
+//!
+//! A fenced block that begins with `redis> ` is an example: each such line is a
+//! command, what follows is what redis-cli prints. A page's examples run one
+//! after the other on an empty server. A block whose info string says `resp3`
+//! speaks RESP3; a line `... 200 ms later` waits. Integers of 1000 and more are
+//! times: they may be off by [`TOLERANCE`].
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use std::{fs, thread};
+
+use redis::{Connection, ServerError, Value};
+
+use crate::harness::{call, error_text, list, map, send, text, Server};
+
+/// How many ms a time in an example may be off: machines stall.
+const TOLERANCE: u64 = 5_000;
+
+const PROMPT: &str = "redis> ";
+
+#[test]
+fn the_examples_are_true() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut pages = vec![root.join("README.md")];
+    pages.extend(markdown_in(&root.join("docs")));
+    pages.extend(markdown_in(&root.join("docs/commands")));
+    let (mut wrong, mut count) = (String::new(), 0);
+    for page in pages {
+        let examples = examples(&read(&page));
+        if examples.is_empty() {
+            continue;
+        }
+        let server = Server::builder().start();
+        let (mut resp2, mut resp3) = (server.connection(), server.connection_resp3());
+        for example in examples {
+            count += 1;
+            let actual = run(if example.resp3 { &mut resp3 } else { &mut resp2 }, &example.lines);
+            if !alike(&example.lines, &actual) {
+                let expected = example.lines.join("\n");
+                let _ = write!(
+                    wrong,
+                    "\n{}, line {}: says\n\n{expected}\n\nand is\n\n{}\n",
+                    page.display(),
+                    example.line,
+                    actual.join("\n"),
+                );
+            }
+        }
+    }
+    assert!(count > 20, "found {count} examples only");
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+#[test]
+fn every_command_has_a_page_that_tells_what_the_server_tells() {
+    let server = Server::builder().start();
+    let mut con = server.connection();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/commands");
+    let index = read(&folder.join("README.md"));
+    let mut names = Vec::new();
+    for line in list(call!(con, "RWLOCK.HELP")).into_iter().map(text) {
+        let (syntax, summary) = line.split_once(" -- ").expect("syntax -- summary");
+        let command = syntax.split(' ').next().unwrap_or_default().to_lowercase();
+        let docs = map(&map(call!(con, "COMMAND", "DOCS", &command))[&command]);
+        let info = list(&list(call!(con, "COMMAND", "INFO", &command))[0]);
+        let mut flags: Vec<String> = list(&info[2]).iter().map(text).collect();
+        flags.retain(|flag| flag != "module");
+        assert_eq!(list(&info[6]), [], "{command} has ACL categories: document them");
+
+        let name = command.trim_start_matches("rwlock.").to_owned();
+        let page = read(&folder.join(format!("{name}.md")));
+        for said in [
+            format!("# {}\n", command.to_uppercase()),
+            format!("\n```text\n{syntax}\n```\n"),
+            format!("\n{summary}\n"),
+            format!("\n| Since | {} |\n", text(&docs["since"])),
+            format!("\n| Complexity | {} |\n", text(&docs["complexity"])),
+            format!("\n| Flags | {} |\n", flags.join(", ")),
+        ] {
+            assert!(page.contains(&said), "{name}.md does not say {said:?}");
+        }
+        let link = format!("[`{syntax}`]({name}.md)").replace('|', "\\|");
+        assert!(index.contains(&link), "the index lacks {link}");
+        names.push(format!("{name}.md"));
+    }
+    for page in markdown_in(&folder) {
+        let name = page.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
+        assert!(name == "README.md" || names.contains(&name), "{name} is of no command");
+    }
+}
+
+#[test]
+fn links_between_pages_lead_somewhere() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for folder in [root.to_owned(), root.join("docs"), root.join("docs/commands")] {
+        for page in markdown_in(&folder) {
+            for rest in read(&page).split("](").skip(1) {
+                let target = rest.split([')', '#']).next().unwrap_or_default();
+                let there = target.is_empty()
+                    || target.starts_with("https://")
+                    || folder.join(target).exists();
+                assert!(there, "{} links to {target}", page.display());
+            }
+        }
+    }
+}
+
+struct Example {
+    /// Of the page, where it begins.
+    line: usize,
+    resp3: bool,
+    lines: Vec<String>,
+}
+
+fn markdown_in(folder: &Path) -> Vec<PathBuf> {
+    let mut pages: Vec<PathBuf> = fs::read_dir(folder)
+        .unwrap_or_else(|error| panic!("{}: {error}", folder.display()))
+        .map(|file| file.expect("list a folder").path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "md"))
+        .collect();
+    pages.sort();
+    pages
+}
+
+fn read(page: &Path) -> String {
+    fs::read_to_string(page).unwrap_or_else(|error| panic!("{}: {error}", page.display()))
+}
+
+fn examples(page: &str) -> Vec<Example> {
+    let mut examples = Vec::new();
+    let mut open: Option<Example> = None;
+    for (number, line) in (1..).zip(page.lines()) {
+        let fence = line.strip_prefix("```");
+        match (&mut open, fence) {
+            (None, Some(info)) => {
+                let resp3 = info.contains("resp3");
+                open = Some(Example { line: number + 1, resp3, lines: Vec::new() });
+            }
+            (Some(block), None) => block.lines.push(line.trim_end().to_owned()),
+            (Some(_), Some(_)) => examples.extend(open.take()),
+            (None, None) => {}
+        }
+    }
+    examples.retain(|block| block.lines.first().is_some_and(|line| line.starts_with(PROMPT)));
+    examples
+}
+
+/// The example as it comes out now.
+fn run(con: &mut Connection, lines: &[String]) -> Vec<String> {
+    let mut out = Vec::new();
+    for line in lines {
+        if let Some(command) = line.strip_prefix(PROMPT) {
+            out.push(line.clone());
+            let shown = match send(con, words(command)) {
+                Ok(reply) => shown(&reply, ""),
+                Err(error) => format!("(error) {}", error_text(&error)),
+            };
+            out.extend(shown.lines().map(|line| line.trim_end().to_owned()));
+        } else if let Some(ms) = line.strip_prefix("... ").and_then(|s| s.strip_suffix(" ms later"))
+        {
+            out.push(line.clone());
+            thread::sleep(Duration::from_millis(ms.parse().expect("a number of ms")));
+        }
+    }
+    out
+}
+
+/// The words of a command line; one with spaces is put in double quotes.
+fn words(line: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    for (index, part) in line.split('"').enumerate() {
+        if index % 2 == 1 {
+            words.push(part.to_owned());
+        } else {
+            words.extend(part.split_whitespace().map(str::to_owned));
+        }
+    }
+    words
+}
+
+/// A reply as redis-cli prints it; `indent` stands before all lines but the first.
+fn shown(reply: &Value, indent: &str) -> String {
+    match reply {
+        Value::Nil => "(nil)".into(),
+        Value::Int(number) => format!("(integer) {number}"),
+        Value::Okay => "OK".into(),
+        Value::SimpleString(text) => text.clone(),
+        Value::BulkString(bytes) => format!("\"{}\"", bytes.escape_ascii()),
+        Value::ServerError(error) => format!("(error) {}", line_of(error)),
+        Value::Array(items) if items.is_empty() => "(empty array)".into(),
+        Value::Array(items) => {
+            let items = items.iter().map(|item| (String::new(), item));
+            numbered(items.collect(), ')', indent)
+        }
+        Value::Map(pairs) => {
+            let pairs = pairs.iter().map(|(key, value)| (format!("{} => ", shown(key, "")), value));
+            numbered(pairs.collect(), '#', indent)
+        }
+        other => panic!("no example has shown {other:?} so far"),
+    }
+}
+
+fn numbered(items: Vec<(String, &Value)>, mark: char, indent: &str) -> String {
+    let width = items.len().to_string().len();
+    let within = format!("{indent}{}", " ".repeat(width + 2));
+    let mut out = String::new();
+    for (number, (label, value)) in (1..).zip(items) {
+        if number > 1 {
+            let _ = write!(out, "\n{indent}");
+        }
+        let _ = write!(out, "{number:width$}{mark} {label}");
+        // What is long begins under its label.
+        if !label.is_empty() && matches!(value, Value::Array(items) if !items.is_empty()) {
+            let _ = write!(out, "\n{within}");
+        }
+        out.push_str(&shown(value, &within));
+    }
+    out
+}
+
+fn line_of(error: &ServerError) -> String {
+    format!("{} {}", error.code(), error.details().unwrap_or_default())
+}
+
+fn alike(expected: &[String], actual: &[String]) -> bool {
+    expected.len() == actual.len()
+        && expected.iter().zip(actual).all(|(expected, actual)| {
+            expected == actual || {
+                let prefix = "(integer) ";
+                match (expected.rsplit_once(prefix), actual.rsplit_once(prefix)) {
+                    (Some((before, a)), Some((also, b))) => before == also && near(a, b),
+                    _ => false,
+                }
+            }
+        })
+}
+
+fn near(a: &str, b: &str) -> bool {
+    match (a.parse::<u64>(), b.parse::<u64>()) {
+        (Ok(a), Ok(b)) => a >= 1000 && b >= 1000 && a.abs_diff(b) <= TOLERANCE,
+        _ => false,
+    }
+}
+
+#[test]
+fn times_are_compared_loosely_and_nothing_else() {
+    let same = |a: &str, b: &str| alike(&[a.to_owned()], &[b.to_owned()]);
+    assert!(same("1) (integer) 29990", "1) (integer) 28000"));
+    assert!(!same("(integer) 29990", "(integer) 24000"));
+    assert!(!same("(integer) 1", "(integer) 0"));
+    assert!(!same("2) (integer) 2000", "1) (integer) 2000"));
+    assert!(!same("\"2000\"", "\"2001\""));
+}
