@@ -47,6 +47,8 @@ impl Iterator for Fields<'_> {
                 )
             };
             self.done = more == 0;
+            // In the order of the hash, though taken from the end.
+            self.batch.reverse();
         }
         self.batch.pop()
     }
