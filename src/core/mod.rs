@@ -9,6 +9,8 @@ mod announce;
 mod lock;
 mod release;
 mod renew;
+#[cfg(test)]
+mod tests;
 mod time;
 
 pub use acquire::{acquire, downgrade, upgrade, Kind, Refusal, Request, Reservation, Verdict};

@@ -1,0 +1,7 @@
+//! The rules, each by itself and against a second, simpler telling of them.
+
+mod announcements;
+mod model;
+mod properties;
+mod walk;
+mod world;

@@ -1,0 +1,286 @@
+//! What holds of each rule for any lock there can be.
+
+use crate::core::{
+    acquire, downgrade, release, renew, upgrade, End, Ends, Holds, Kind, Lock, Mode, NotHeld,
+    Others, Refusal, Request, Reservation, TooMany, Verdict, Which, MAX_READS,
+};
+use proptest::prelude::*;
+use End::{At, Never};
+
+fn end() -> impl Strategy<Value = End> {
+    prop_oneof![9 => (1_i64..100).prop_map(At), 1 => Just(Never)]
+}
+
+/// What is asked for ends some time.
+fn lease() -> impl Strategy<Value = End> {
+    (1_i64..100).prop_map(At)
+}
+
+fn reads() -> impl Strategy<Value = Ends> {
+    proptest::collection::vec(end(), 0..4).prop_map(Ends::from_vec)
+}
+
+/// Any lock that may be: a writer is alone, and it lasts as long as every
+/// read hold that the owner can see.
+fn lock() -> impl Strategy<Value = Lock> {
+    let others = prop_oneof![
+        2 => Just(Others::None),
+        2 => (1_i64..100).prop_map(|end| Others::Readers { latest: Some(At(end)) }),
+        1 => Just(Others::Writer),
+    ];
+    (reads(), 0_u64..3, others, end()).prop_map(|(reads, writes, others, end)| {
+        let own = match others {
+            Others::None => Holds { reads, writes },
+            Others::Readers { .. } => Holds { reads, writes: 0 },
+            Others::Writer => Holds::default(),
+        };
+        let lock = Lock { end: end.max(latest(&own, others)), own, others };
+        if lock.is_free() {
+            Lock::free()
+        } else {
+            lock
+        }
+    })
+}
+
+/// The latest end of a read hold.
+fn latest(own: &Holds, others: Others) -> End {
+    let theirs = match others {
+        Others::Readers { latest: Some(end) } => end,
+        _ => At(0),
+    };
+    own.reads.iter().copied().fold(theirs, End::max)
+}
+
+fn kind() -> impl Strategy<Value = Kind> {
+    prop_oneof![Just(Kind::Read), Just(Kind::Write)]
+}
+
+fn which() -> impl Strategy<Value = Which> {
+    prop_oneof![kind().prop_map(Which::One), Just(Which::Any), Just(Which::All)]
+}
+
+fn reservation() -> impl Strategy<Value = Reservation> {
+    prop_oneof![Just(Reservation::None), Just(Reservation::Own), Just(Reservation::Other)]
+}
+
+fn request(kind: Kind, lease: End) -> Request {
+    Request { kind, lease, once: false }
+}
+
+/// The locks that the rules make of this one, in every way that they may.
+fn successors(lock: &Lock, lease: End) -> Vec<Lock> {
+    let mut all = Vec::new();
+    for kind in [Kind::Read, Kind::Write] {
+        for once in [false, true] {
+            let verdict = acquire(lock, Request { kind, lease, once }, Reservation::None);
+            if let Ok(Verdict::Granted(after)) = verdict {
+                all.push(after);
+            }
+        }
+    }
+    if let Ok(Ok(Verdict::Granted(after))) = upgrade(lock, lease) {
+        all.push(after);
+    }
+    all.extend(downgrade(lock, lease).ok());
+    all.extend(renew(lock, lease).ok());
+    let whichs = [Which::Any, Which::All, Which::One(Kind::Read), Which::One(Kind::Write)];
+    all.extend(whichs.into_iter().filter_map(|which| release(lock, which).ok()));
+    all
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2048, failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn a_writer_is_alone(lock in lock(), lease in lease()) {
+        for after in successors(&lock, lease) {
+            prop_assert!(after.own.writes == 0 || after.others == Others::None, "{after:?}");
+        }
+    }
+
+    #[test]
+    fn a_lock_outlives_its_read_holds(lock in lock(), lease in lease()) {
+        for after in successors(&lock, lease).iter().filter(|after| !after.is_free()) {
+            prop_assert!(after.end >= latest(&after.own, after.others), "{after:?}");
+        }
+    }
+
+    #[test]
+    fn a_lock_without_expiry_keeps_none_while_it_is_held(lock in lock(), lease in lease()) {
+        let lock = Lock { end: Never, ..lock };
+        if lock.is_free() {
+            return Ok(());
+        }
+        for after in successors(&lock, lease).iter().filter(|after| !after.is_free()) {
+            prop_assert_eq!(after.end, Never);
+        }
+    }
+
+    #[test]
+    fn a_lock_in_write_mode_is_never_shortened(lock in lock(), lease in lease()) {
+        if lock.mode() != Some(Mode::Write) {
+            return Ok(());
+        }
+        for after in successors(&lock, lease) {
+            prop_assert!(after.mode() != Some(Mode::Write) || after.end >= lock.end, "{after:?}");
+        }
+    }
+
+    #[test]
+    fn a_release_takes_back_what_was_acquired(
+        lock in lock(), kind in kind(), lease in lease(), by in reservation(),
+    ) {
+        let granted = acquire(&lock, request(kind, lease), by);
+        let Ok(Verdict::Granted(after)) = granted else { return Ok(()) };
+        let back = release(&after, Which::One(kind)).unwrap();
+        prop_assert_eq!(&back.own, &lock.own);
+        prop_assert_eq!(back.mode(), lock.mode());
+        if lock.mode() == Some(Mode::Read) && lock.end == latest(&lock.own, lock.others) {
+            prop_assert_eq!(back, lock);
+        }
+    }
+
+    #[test]
+    fn a_release_takes_back_an_upgrade(lock in lock(), lease in lease()) {
+        if let Ok(Ok(Verdict::Granted(after))) = upgrade(&lock, lease) {
+            let back = release(&after, Which::One(Kind::Write)).unwrap();
+            prop_assert_eq!(back.own, lock.own);
+        }
+    }
+
+    #[test]
+    fn a_release_takes_one_hold_or_all(lock in lock(), which in which()) {
+        let holds = |own: &Holds| own.reads.len() as u64 + own.writes;
+        match release(&lock, which) {
+            Ok(after) if which == Which::All => prop_assert!(after.own.is_empty()),
+            Ok(after) => {
+                prop_assert_eq!(holds(&after.own), holds(&lock.own) - 1);
+                // Reads first, the highest number first.
+                let kept = after.own.reads.len();
+                prop_assert_eq!(&after.own.reads[..], &lock.own.reads[..kept]);
+                if which == Which::Any && !lock.own.reads.is_empty() {
+                    prop_assert_eq!(after.own.writes, lock.own.writes);
+                }
+            }
+            Err(_) => match which {
+                Which::One(Kind::Read) => prop_assert!(lock.own.reads.is_empty()),
+                Which::One(Kind::Write) => prop_assert_eq!(lock.own.writes, 0),
+                Which::Any | Which::All => prop_assert!(lock.own.is_empty()),
+            },
+        }
+    }
+
+    #[test]
+    fn the_reason_for_having_nothing_is_true(lock in lock(), lease in lease()) {
+        let reasons = [
+            release(&lock, Which::Any).err(),
+            release(&lock, Which::One(Kind::Read)).err(),
+            release(&lock, Which::One(Kind::Write)).err(),
+            renew(&lock, lease).err(),
+            downgrade(&lock, lease).err(),
+            upgrade(&lock, lease).ok().and_then(Result::err),
+        ];
+        for reason in reasons.into_iter().flatten() {
+            match reason {
+                NotHeld::Free => prop_assert!(lock.is_free()),
+                NotHeld::OtherMode(Mode::Read) => prop_assert!(!lock.own.reads.is_empty()),
+                NotHeld::OtherMode(Mode::Write) => prop_assert!(lock.own.writes > 0),
+                NotHeld::Others(mode) => {
+                    prop_assert!(lock.own.is_empty());
+                    prop_assert_eq!(lock.mode(), Some(mode));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_holder_gets_in_again_whoever_has_reserved(lock in lock(), lease in lease()) {
+        if lock.own.is_empty() {
+            return Ok(());
+        }
+        let verdict = acquire(&lock, request(Kind::Read, lease), Reservation::Other);
+        prop_assert!(matches!(verdict, Ok(Verdict::Granted(_))));
+        let verdict = acquire(&lock, request(Kind::Write, lease), Reservation::Other);
+        prop_assert_eq!(lock.own.writes > 0, matches!(verdict, Ok(Verdict::Granted(_))));
+    }
+
+    #[test]
+    fn another_s_reservation_keeps_all_out_who_hold_nothing(
+        lock in lock(), kind in kind(), lease in lease(),
+    ) {
+        if !lock.own.is_empty() {
+            return Ok(());
+        }
+        let verdict = acquire(&lock, request(kind, lease), Reservation::Other);
+        let refusal = if lock.is_free() { Refusal::Reserved } else { Refusal::Held };
+        prop_assert_eq!(verdict, Ok(Verdict::Refused(refusal)));
+    }
+
+    #[test]
+    fn once_leaves_the_number_of_holds(lock in lock(), kind in kind(), lease in lease()) {
+        let once = Request { once: true, ..request(kind, lease) };
+        let Ok(Verdict::Granted(first)) = acquire(&lock, once, Reservation::None) else {
+            return Ok(());
+        };
+        // Sent again, it changes nothing more.
+        prop_assert_eq!(
+            acquire(&first, once, Reservation::None),
+            Ok(Verdict::Granted(first.clone()))
+        );
+        let had = match kind {
+            Kind::Read => !lock.own.reads.is_empty(),
+            Kind::Write => lock.own.writes > 0,
+        };
+        if had {
+            prop_assert_eq!(first.own.reads.len(), lock.own.reads.len());
+            prop_assert_eq!(first.own.writes, lock.own.writes);
+        }
+    }
+
+    #[test]
+    fn nothing_is_lost_where_nobody_looked_at_the_others_ends(
+        lock in lock(), kind in kind(), lease in lease(),
+    ) {
+        let Others::Readers { .. } = lock.others else { return Ok(()) };
+        let unseen = Lock { others: Others::Readers { latest: None }, ..lock.clone() };
+        let brief = |verdict| match verdict {
+            Ok(Verdict::Granted(Lock { own, end, .. })) => Some((own, end)),
+            _ => None,
+        };
+        let ask = request(kind, lease);
+        prop_assert_eq!(
+            brief(acquire(&lock, ask, Reservation::None)),
+            brief(acquire(&unseen, ask, Reservation::None))
+        );
+        for which in [Which::Any, Which::All] {
+            if let (Ok(seen), Ok(unseen)) = (release(&lock, which), release(&unseen, which)) {
+                prop_assert!(unseen.end >= seen.end);
+            }
+        }
+    }
+}
+
+#[test]
+fn counting_ends_before_it_overflows() {
+    let limit = usize::try_from(MAX_READS).unwrap();
+    let mut lock = Lock {
+        own: Holds { reads: std::iter::repeat_n(At(1), limit).collect(), writes: i64::MAX as u64 },
+        others: Others::None,
+        end: At(1),
+    };
+    let read = request(Kind::Read, At(2));
+    let write = request(Kind::Write, At(2));
+    assert_eq!(acquire(&lock, read, Reservation::None), Err(TooMany::Reads));
+    assert_eq!(acquire(&lock, write, Reservation::None), Err(TooMany::Writes));
+    assert_eq!(upgrade(&lock, At(2)), Err(TooMany::Writes));
+    // No further hold, no limit.
+    for ask in [read, write] {
+        let once = Request { once: true, ..ask };
+        assert!(matches!(acquire(&lock, once, Reservation::None), Ok(Verdict::Granted(_))));
+    }
+    lock.own.reads.pop();
+    lock.own.writes -= 1;
+    assert!(matches!(acquire(&lock, read, Reservation::None), Ok(Verdict::Granted(_))));
+    assert!(matches!(acquire(&lock, write, Reservation::None), Ok(Verdict::Granted(_))));
+}

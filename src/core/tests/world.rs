@@ -1,0 +1,257 @@
+//! A lock as the keyspace has it, with the holds of all owners. Each rule gets
+//! what one owner sees of it, no more than the engine would look for.
+
+use super::model::NEVER;
+use crate::core::{
+    acquire, downgrade, release, renew, upgrade, End, Holds, Kind, Lock, Millis, Mode, NotHeld,
+    Others, Refusal, Request, Reservation, Verdict, Which,
+};
+use std::collections::BTreeMap;
+
+type Owner = u8;
+
+/// Something that happens to a lock.
+#[derive(Clone, Copy, Debug)]
+pub enum Step {
+    Read {
+        owner: Owner,
+        lease: Millis,
+        once: bool,
+    },
+    Write {
+        owner: Owner,
+        lease: Millis,
+        once: bool,
+        reserve: Option<Millis>,
+    },
+    GiveRead(Owner),
+    GiveWrite(Owner),
+    GiveAny(Owner),
+    GiveAll(Owner),
+    Renew {
+        owner: Owner,
+        lease: Millis,
+    },
+    Upgrade {
+        owner: Owner,
+        lease: Millis,
+    },
+    Downgrade {
+        owner: Owner,
+        lease: Millis,
+    },
+    /// Somebody takes the hash's expiry away.
+    Persist,
+    /// So many ms pass.
+    Pass(Millis),
+}
+
+/// What it leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reply {
+    Done,
+    /// Until then.
+    Refused(Millis),
+    /// Given back; whether the lock is free now.
+    Freed(bool),
+    NotHeld(NotHeld),
+}
+
+/// All that can be told of a lock; ends as [`NEVER`] or a time.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Picture {
+    /// None when nobody holds it.
+    pub end: Option<Millis>,
+    /// For each owner its read holds, lowest number first, and its write holds.
+    pub holds: BTreeMap<Owner, (Vec<Millis>, u64)>,
+    pub reserved: Option<(Owner, Millis)>,
+}
+
+/// How much of the others the rule gets to see.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Survey {
+    /// Nothing where the owner's own holds tell the mode.
+    Mode,
+    /// Whether there are any.
+    Presence,
+    /// All.
+    Ends,
+}
+
+/// The lock.
+pub struct World {
+    now: Millis,
+    end: End,
+    holds: BTreeMap<Owner, Holds>,
+    reserved: Option<(Owner, Millis)>,
+}
+
+impl World {
+    pub fn new() -> World {
+        World { now: 0, end: End::Never, holds: BTreeMap::new(), reserved: None }
+    }
+
+    pub fn step(&mut self, step: Step) -> Reply {
+        let end = |lease| End::of_lease(self.now, lease).unwrap();
+        match step {
+            Step::Read { owner, lease, once } => {
+                self.acquire(owner, Request { kind: Kind::Read, lease: end(lease), once })
+            }
+            Step::Write { owner, lease, once, reserve } => {
+                let request = Request { kind: Kind::Write, lease: end(lease), once };
+                let reply = self.acquire(owner, request);
+                match (reply, self.reservation(owner), reserve) {
+                    (Reply::Done, Reservation::Own, _) => self.reserved = None,
+                    (Reply::Refused(_), Reservation::None | Reservation::Own, Some(ms)) => {
+                        self.reserved = Some((owner, self.now + ms));
+                    }
+                    _ => {}
+                }
+                reply
+            }
+            Step::GiveRead(owner) => self.release(owner, Which::One(Kind::Read)),
+            Step::GiveWrite(owner) => self.release(owner, Which::One(Kind::Write)),
+            Step::GiveAny(owner) => self.release(owner, Which::Any),
+            Step::GiveAll(owner) => self.release(owner, Which::All),
+            Step::Renew { owner, lease } => {
+                let after = renew(&self.seen(owner, Survey::Mode), end(lease));
+                self.put(owner, after)
+            }
+            Step::Upgrade { owner, lease } => {
+                let lock = self.seen(owner, Survey::Presence);
+                match upgrade(&lock, end(lease)).unwrap() {
+                    Ok(verdict) => self.answer(owner, verdict),
+                    Err(reason) => Reply::NotHeld(reason),
+                }
+            }
+            Step::Downgrade { owner, lease } => {
+                let after = downgrade(&self.seen(owner, Survey::Ends), end(lease));
+                self.put(owner, after)
+            }
+            Step::Persist => {
+                self.end = End::Never;
+                Reply::Done
+            }
+            Step::Pass(ms) => {
+                self.pass(ms);
+                Reply::Done
+            }
+        }
+    }
+
+    pub fn picture(&self) -> Picture {
+        let holds = self.holds.iter().map(|(owner, holds)| {
+            (*owner, (holds.reads.iter().copied().map(time).collect(), holds.writes))
+        });
+        Picture {
+            end: (!self.holds.is_empty()).then(|| time(self.end)),
+            holds: holds.collect(),
+            reserved: self.reserved,
+        }
+    }
+
+    fn acquire(&mut self, owner: Owner, request: Request) -> Reply {
+        let lock = self.seen(owner, Survey::Mode);
+        let verdict = acquire(&lock, request, self.reservation(owner)).unwrap();
+        self.answer(owner, verdict)
+    }
+
+    fn release(&mut self, owner: Owner, which: Which) -> Reply {
+        match release(&self.seen(owner, Survey::Ends), which) {
+            Ok(after) => {
+                let free = after.is_free();
+                self.put(owner, Ok(after));
+                Reply::Freed(free)
+            }
+            Err(reason) => Reply::NotHeld(reason),
+        }
+    }
+
+    fn answer(&mut self, owner: Owner, verdict: Verdict) -> Reply {
+        match (verdict, self.reserved) {
+            (Verdict::Granted(after), _) => self.put(owner, Ok(after)),
+            (Verdict::Refused(Refusal::Reserved), Some((_, end))) => Reply::Refused(end),
+            (Verdict::Refused(_), _) => Reply::Refused(time(self.end)),
+        }
+    }
+
+    fn put(&mut self, owner: Owner, after: Result<Lock, NotHeld>) -> Reply {
+        match after {
+            Ok(Lock { own, end, .. }) => {
+                self.holds.insert(owner, own);
+                self.holds.retain(|_, holds| !holds.is_empty());
+                self.end = end;
+                Reply::Done
+            }
+            Err(reason) => Reply::NotHeld(reason),
+        }
+    }
+
+    fn pass(&mut self, ms: Millis) {
+        self.now += ms;
+        let (now, over) = (self.now, self.end.is_past(self.now));
+        for holds in self.holds.values_mut() {
+            holds.reads.retain(|end| !over && !end.is_past(now));
+            holds.writes = if over { 0 } else { holds.writes };
+        }
+        self.holds.retain(|_, holds| !holds.is_empty());
+        self.reserved = self.reserved.filter(|(_, end)| now <= *end);
+    }
+
+    fn reservation(&self, owner: Owner) -> Reservation {
+        match self.reserved {
+            None => Reservation::None,
+            Some((by, _)) if by == owner => Reservation::Own,
+            Some(_) => Reservation::Other,
+        }
+    }
+
+    fn seen(&self, owner: Owner, survey: Survey) -> Lock {
+        if self.holds.is_empty() {
+            return Lock::free();
+        }
+        let own = self.holds.get(&owner).cloned().unwrap_or_default();
+        let written = self.holds.values().any(|holds| holds.writes > 0);
+        let tells_mode = if written { own.writes > 0 } else { !own.reads.is_empty() };
+        let others = if survey == Survey::Mode && tells_mode {
+            Others::None
+        } else {
+            self.others(owner, survey)
+        };
+        Lock { own, others, end: self.end }
+    }
+
+    fn others(&self, owner: Owner, survey: Survey) -> Others {
+        let others = || self.holds.iter().filter(|(other, _)| **other != owner);
+        if others().any(|(_, holds)| holds.writes > 0) {
+            return Others::Writer;
+        }
+        match others().flat_map(|(_, holds)| &holds.reads).max() {
+            None => Others::None,
+            Some(latest) => Others::Readers { latest: (survey == Survey::Ends).then_some(*latest) },
+        }
+    }
+
+    /// What must be true whatever happens.
+    pub fn check(&self) {
+        let mut writers = self.holds.iter().filter(|(_, holds)| holds.writes > 0);
+        if let Some((writer, _)) = writers.next() {
+            assert!(self.holds.keys().all(|owner| owner == writer), "a writer is alone");
+        }
+        let reads = self.holds.values().flat_map(|holds| &holds.reads);
+        assert!(reads.max() <= Some(&self.end), "the lock outlives its read holds");
+        let mode = self.holds.keys().next().map(|owner| self.seen(*owner, Survey::Ends).mode());
+        let writes = self.holds.values().any(|holds| holds.writes > 0);
+        assert_eq!(
+            mode,
+            (!self.holds.is_empty()).then_some(Some(if writes { Mode::Write } else { Mode::Read }))
+        );
+    }
+}
+
+fn time(end: End) -> Millis {
+    match end {
+        End::At(at) => at,
+        End::Never => NEVER,
+    }
+}
