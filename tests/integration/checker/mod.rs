@@ -1,0 +1,18 @@
+//! Checks a lock by what Redis itself says of its keys.
+//!
+//! ```ignore
+//! let mut lock = Lock::on(&server, "orders");
+//! let a = lock.ok("RLOCK a 100000");
+//! lock.is(held(&a).reads("a", [&a]));
+//! lock.refuses("WLOCK b 50000", &a);
+//! lock.gives("UNLOCK a", 1);
+//! lock.is(free());
+//! ```
+
+mod lease;
+mod lock;
+mod state;
+
+pub use lease::Lease;
+pub use lock::Lock;
+pub use state::{free, held};
