@@ -1,0 +1,360 @@
+//! The shape of the source (`ARCHITECTURE.md`), as rules that a change cannot
+//! break unseen. No server is started: the source is read as text.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The layers from the bottom up, each with all that it may use of this crate.
+const LAYERS: [(&str, &[&str]); 7] = [
+    ("core", &[]),
+    ("ffi", &[]),
+    ("store", &["core", "ffi"]),
+    ("engine", &["core", "ffi", "store"]),
+    ("server", &["core", "ffi", "store", "engine"]),
+    ("command", &["core", "ffi", "store", "engine", "server"]),
+    ("lib", &["command", "core", "engine", "ffi", "server", "store"]),
+];
+
+/// A file of more lines wants to be two.
+const MOST_LINES: usize = 450;
+
+/// A file of the source.
+struct Source {
+    /// Below `src/`, such as `store/lock.rs`.
+    path: String,
+    text: String,
+    tokens: Vec<String>,
+}
+
+impl Source {
+    fn new(path: &str, text: &str) -> Self {
+        Self { path: path.to_owned(), text: text.to_owned(), tokens: tokens(text) }
+    }
+
+    fn layer(&self) -> &str {
+        self.path.split('/').next().unwrap_or_default().trim_end_matches(".rs")
+    }
+
+    /// How many modules it is below the crate's root.
+    fn depth(&self) -> usize {
+        let parts = self.path.trim_end_matches(".rs").split('/');
+        parts.filter(|part| !["lib", "mod"].contains(part)).count()
+    }
+
+    fn has(&self, token: &str) -> bool {
+        self.tokens.iter().any(|other| other == token)
+    }
+
+    /// Does this row of tokens occur? `.replicate(` is `[".", "replicate", "("]`.
+    fn has_row(&self, row: &[&str]) -> bool {
+        self.tokens.windows(row.len()).any(|window| window == row)
+    }
+
+    /// What it uses of the crate's root: layers, or `*` for something that
+    /// cannot be told.
+    fn uses(&self) -> BTreeSet<String> {
+        let mut uses = BTreeSet::new();
+        // The depth in braces of each `mod name {` around, for what `super` means.
+        let (mut braces, mut inline) = (0_usize, Vec::new());
+        for (index, token) in self.tokens.iter().enumerate() {
+            match token.as_str() {
+                "{" => {
+                    if index >= 2 && self.tokens[index - 2] == "mod" {
+                        inline.push(braces);
+                    }
+                    braces += 1;
+                }
+                "}" => {
+                    braces -= 1;
+                    if inline.last() == Some(&braces) {
+                        inline.pop();
+                    }
+                }
+                "crate" if self.token(index + 1) == "::" => {
+                    uses.extend(heads(&self.tokens[index + 2..]));
+                }
+                // `crate as root` would hide what follows; `pub(crate)` does not.
+                "crate" if self.token(index + 1) == "as" => {
+                    uses.insert("*".to_owned());
+                }
+                "super" if index < 2 || self.tokens[index - 2] != "super" => {
+                    let rest = &self.tokens[index..];
+                    let chain = rest.chunks(2).take_while(|pair| pair == &["super", "::"]).count();
+                    if chain >= self.depth() + inline.len() {
+                        uses.extend(heads(&rest[2 * chain..]));
+                    }
+                }
+                _ => {}
+            }
+        }
+        uses
+    }
+
+    fn token(&self, index: usize) -> &str {
+        self.tokens.get(index).map_or("", String::as_str)
+    }
+}
+
+/// The first words of a path, or of the paths of a `{…}` group.
+fn heads(tokens: &[String]) -> Vec<String> {
+    if tokens.first().is_none_or(|first| first != "{") {
+        return tokens.iter().take(1).cloned().collect();
+    }
+    let mut depth = 0;
+    let mut heads = Vec::new();
+    for pair in tokens.windows(2) {
+        match pair[0].as_str() {
+            "{" => depth += 1,
+            "}" => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            break;
+        }
+        if depth == 1 && ["{", ","].contains(&pair[0].as_str()) && pair[1] != "}" {
+            heads.push(pair[1].clone());
+        }
+    }
+    heads
+}
+
+/// The words and signs of Rust source, without comments and literals.
+fn tokens(source: &str) -> Vec<String> {
+    let chars: Vec<char> = source.chars().collect();
+    let at = |index: usize| chars.get(index).copied().unwrap_or('\0');
+    let mut tokens = Vec::new();
+    let mut i = 0;
+    while i < chars.len() {
+        let c = chars[i];
+        if c == '/' && at(i + 1) == '/' {
+            while i < chars.len() && chars[i] != '\n' {
+                i += 1;
+            }
+        } else if c == '/' && at(i + 1) == '*' {
+            while i < chars.len() && !(chars[i] == '*' && at(i + 1) == '/') {
+                i += 1;
+            }
+            i += 2;
+        } else if c == '"' {
+            i = after_quoted(&chars, i, '"');
+        } else if c == '\'' && (at(i + 1) == '\\' || at(i + 2) == '\'') {
+            // Not a lifetime.
+            i = after_quoted(&chars, i, '\'');
+        } else if c.is_alphanumeric() || c == '_' {
+            let start = i;
+            while at(i).is_alphanumeric() || at(i) == '_' {
+                i += 1;
+            }
+            let word: String = chars[start..i].iter().collect();
+            // `r"…"` and `r#"…"#`, but neither `r#type` nor `b"…"`.
+            let hashes = chars[i..].iter().take_while(|c| **c == '#').count();
+            if ["r", "br", "cr"].contains(&word.as_str()) && at(i + hashes) == '"' {
+                let close = format!("\"{}", "#".repeat(hashes));
+                let body: String = chars[i + hashes + 1..].iter().collect();
+                let length = body.find(&close).map_or(body.len(), |end| end + close.len());
+                i += hashes + 1 + body[..length].chars().count();
+            } else {
+                tokens.push(word);
+            }
+        } else if c == ':' && at(i + 1) == ':' {
+            tokens.push("::".to_owned());
+            i += 2;
+        } else {
+            if !c.is_whitespace() {
+                tokens.push(c.to_string());
+            }
+            i += 1;
+        }
+    }
+    tokens
+}
+
+fn after_quoted(chars: &[char], open: usize, quote: char) -> usize {
+    let mut i = open + 1;
+    while i < chars.len() && chars[i] != quote {
+        i += if chars[i] == '\\' { 2 } else { 1 };
+    }
+    i + 1
+}
+
+fn sources() -> Vec<Source> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut sources: Vec<Source> = files(&root)
+        .iter()
+        .map(|file| {
+            let path = file.strip_prefix(&root).unwrap().to_str().unwrap();
+            Source::new(path, &fs::read_to_string(file).unwrap())
+        })
+        .collect();
+    sources.sort_by(|a, b| a.path.cmp(&b.path));
+    sources
+}
+
+fn files(dir: &Path) -> Vec<PathBuf> {
+    fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] })
+        .filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
+        .collect()
+}
+
+/// What this source uses and may not.
+fn breaches(source: &Source) -> Vec<String> {
+    let layer = source.layer();
+    let Some((_, allowed)) = LAYERS.iter().find(|(name, _)| *name == layer) else {
+        return vec![format!("{}: {layer} is no layer", source.path)];
+    };
+    source
+        .uses()
+        .iter()
+        .filter(|used| *used != layer && !allowed.contains(&used.as_str()))
+        .map(|used| format!("{}: uses {used}", source.path))
+        .collect()
+}
+
+/// No source has this trait, but those that `may`.
+#[track_caller]
+fn only(may: impl Fn(&Source) -> bool, has: impl Fn(&Source) -> bool) {
+    let (may, not): (Vec<Source>, Vec<Source>) = sources().into_iter().partition(may);
+    let others: Vec<String> =
+        not.into_iter().filter(|source| has(source)).map(|source| source.path).collect();
+    assert_eq!(others, Vec::<String>::new());
+    // A rule about nothing would be a rule with an error in it.
+    assert!(may.iter().any(has), "nobody does this");
+}
+
+#[test]
+fn a_layer_uses_only_what_is_below_it() {
+    let breaches: Vec<String> = sources().iter().flat_map(breaches).collect();
+    assert_eq!(breaches, Vec::<String>::new());
+}
+
+#[test]
+fn the_layers_have_an_order() {
+    for (rank, (layer, uses)) in LAYERS.iter().enumerate() {
+        for used in *uses {
+            assert!(
+                LAYERS[..rank].iter().any(|(below, _)| below == used),
+                "{used} is not below {layer}"
+            );
+        }
+    }
+}
+
+#[test]
+fn commands_know_nothing_of_the_store_but_its_errors() {
+    only(
+        |source| ["store", "engine", "server", "lib"].contains(&source.layer()),
+        |source| source.uses().contains("store") && source.path != "command/error.rs",
+    );
+    let sources = sources();
+    let error = sources.iter().find(|source| source.path == "command/error.rs").unwrap();
+    let named = error.tokens.windows(3).filter(|row| row[0] == "store" && row[1] == "::");
+    assert_eq!(named.map(|row| row[2].as_str()).collect::<BTreeSet<_>>(), ["Error"].into());
+}
+
+#[test]
+fn unsafe_code_stays_in_ffi() {
+    only(|source| source.layer() == "ffi", |source| source.has("unsafe"));
+}
+
+#[test]
+fn the_module_api_stays_in_ffi_and_the_entry() {
+    only(|source| ["ffi", "lib"].contains(&source.layer()), |source| source.has("redis_module"));
+}
+
+#[test]
+fn effects_are_propagated_by_the_store_alone() {
+    for call in ["replicate", "publish", "publish_to_shard"] {
+        only(
+            |source| ["store", "ffi"].contains(&source.layer()),
+            |source| source.has_row(&[".", call, "("]),
+        );
+    }
+}
+
+#[test]
+fn the_rules_have_no_clock_and_touch_nothing() {
+    for source in sources().iter().filter(|source| source.layer() == "core") {
+        for word in ["time", "io", "fs", "net", "env", "process", "thread", "sync"] {
+            assert!(!source.has_row(&["std", "::", word]), "{} uses std::{word}", source.path);
+        }
+        for word in ["Instant", "SystemTime", "static", "println"] {
+            assert!(!source.has(word), "{} has {word}", source.path);
+        }
+    }
+}
+
+#[test]
+fn files_are_short() {
+    let long: Vec<String> = sources()
+        .into_iter()
+        .filter(|source| source.text.lines().count() >= MOST_LINES)
+        .map(|source| source.path)
+        .collect();
+    assert_eq!(long, Vec::<String>::new());
+}
+
+#[test]
+fn every_command_is_in_the_table() {
+    let sources = sources();
+    let commands: BTreeSet<&str> = sources
+        .iter()
+        .filter(|source| source.has_row(&["impl", "Command", "for"]))
+        .map(|source| source.path.trim_start_matches("command/").trim_end_matches(".rs"))
+        .collect();
+    let table = sources.iter().find(|source| source.path == "command/mod.rs").unwrap();
+    let rows: Vec<&str> = table
+        .tokens
+        .windows(6)
+        .filter(|row| row[..5] == ["Row", "::", "of", "::", "<"] && row[5] != "C")
+        .map(|row| row[5].as_str())
+        .collect();
+    assert_eq!(rows.iter().copied().collect::<BTreeSet<_>>(), commands);
+    assert_eq!(rows.len(), commands.len(), "a command is in the table twice: {rows:?}");
+    assert!(commands.contains("rlock"), "{commands:?}");
+}
+
+/// The tests above pass also when nothing is found: here is what must be.
+#[test]
+fn a_breach_is_seen_however_it_is_written() {
+    let breach = |path: &str, text: &str| !breaches(&Source::new(path, text)).is_empty();
+    for (path, text) in [
+        ("core/lock.rs", "use crate::ffi::Key;"),
+        ("core/lock.rs", "use crate::{ffi::Key};"),
+        ("core/lock.rs", "use crate::{core::{End, Lock}, store};"),
+        ("core/lock.rs", "use super::super::store::Store;"),
+        ("core/mod.rs", "use super::ffi;"),
+        ("core/tests/walk.rs", "use super::super::super::ffi;"),
+        ("core/mod.rs", "mod tests { use super::super::engine; }"),
+        ("core/lock.rs", "fn f() { let x = 'a'; let y = '\"'; crate::engine::run() }"),
+        ("core/lock.rs", "fn f<'a>(x: &'a str) { crate::engine::run() }"),
+        ("core/lock.rs", "use crate as root;"),
+        ("core/lock.rs", "use crate::*;"),
+        ("core/lock.rs", "fn f() { let s = r#\"a \" b\"#; super::super::store::f() }"),
+        ("ffi/key.rs", "use crate::core::End;"),
+        ("store/mod.rs", "use crate::engine;"),
+        ("engine/mod.rs", "mod a { mod b {} } use super::command;"),
+        ("server/mod.rs", "use crate::command;"),
+        ("news/mod.rs", ""),
+    ] {
+        assert!(breach(path, text), "{path}: {text}");
+    }
+    for (path, text) in [
+        ("core/lock.rs", "use super::{End, Holds}; pub(crate) struct Lock;"),
+        ("core/lock.rs", "// use crate::ffi;\n/* crate::store */ const A: &str = \"crate::ffi\";"),
+        ("core/lock.rs", "mod tests { use super::super::End; }"),
+        ("core/tests/walk.rs", "use super::super::Lock; use crate::core::End;"),
+        ("store/lock.rs", "use crate::{core::End, ffi::Key}; use super::names;"),
+        ("lib.rs", "mod command; use crate::command::register;"),
+    ] {
+        let found = breaches(&Source::new(path, text));
+        assert!(found.is_empty(), "{found:?}: {text}");
+    }
+    assert!(Source::new("core/a.rs", "fn f() { unsafe { g() } }").has("unsafe"));
+    assert!(!Source::new("core/a.rs", "#![forbid(unsafe_code)] // unsafe").has("unsafe"));
+}
