@@ -181,10 +181,9 @@ fn a_lease_ends_on_time_though_the_server_deletes_nothing() {
 fn what_lengthens_the_hash_lengthens_the_write_hold_until_it_ends() {
     let server = Server::builder().start();
     let mut lock = Lock::on(&server, "k");
-    let write = lock.ok("WLOCK a 20");
+    lock.ok("WLOCK a 10000");
     let longer = lock.expire(400_000);
     let read = lock.ok("RLOCK a 100000");
-    lock.pass(&write);
     lock.refuses("WLOCK b 1000", &longer);
     lock.is(held(&longer).writes("a", 1).reads("a", [&read]));
     lock.gives("UNLOCK a WRITE", 0);

@@ -76,7 +76,10 @@ fn a_read_release_in_write_mode_never_shortens_the_write_lease() {
     let server = Server::builder().start();
     let mut lock = Lock::on(&server, "k");
     let write = lock.ok("WLOCK a 100000");
-    lock.ok("RLOCK a 50000");
+    let short = lock.ok("RLOCK a 50000");
+    lock.ok("RLOCK a 20000");
+    lock.gives("UNLOCK a READ", 0);
+    lock.is(held(&write).writes("a", 1).reads("a", [&short]));
     lock.gives("UNLOCK a READ", 0);
     lock.is(held(&write).writes("a", 1));
     // What a read hold has lengthened stays long.
