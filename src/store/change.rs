@@ -87,7 +87,15 @@ impl Store<'_> {
     /// reservation. False when there was neither. With a mode: only a lock in
     /// that mode.
     pub fn force(&mut self, only: Option<Mode>) -> Result<bool, Error> {
-        let found = self.everything()?;
+        let mut found = self.everything()?;
+        if let Some((mode, _)) =
+            found.take_if(|(mode, fields)| fields.iter().all(|field| !field.stored.is_live(*mode)))
+        {
+            // Its holders have lapsed; it is no lock that could be forced.
+            self.delete_hash();
+            self.propagate(c"DEL", &[self.key]);
+            self.announce(announcement(Some(mode), true, None));
+        }
         let mode = found.as_ref().map(|(mode, _)| *mode);
         if only.is_some() && only != mode {
             return Ok(false);

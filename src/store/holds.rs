@@ -34,6 +34,14 @@ pub(super) enum Stored {
 }
 
 impl Stored {
+    /// Whether there is a live hold among these.
+    pub fn is_live(&self, mode: Mode) -> bool {
+        match self {
+            Stored::Reads(slots) => slots.iter().any(|slot| matches!(slot, Slot::Live(_))),
+            Stored::Writes(_) => mode == Mode::Write,
+        }
+    }
+
     /// Whether what the hash says is not (or no longer) true: a read hold has
     /// lapsed, or a write hold stands in a lock that is in read mode.
     pub fn is_stale(&self, mode: Mode) -> bool {
