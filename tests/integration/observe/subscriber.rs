@@ -1,0 +1,60 @@
+//! Listening to channels.
+
+use redis::{cmd, Connection};
+
+use crate::harness::{bytes, list, text, Server};
+
+/// A connection that has subscribed to one channel or pattern.
+pub struct Subscriber {
+    con: Connection,
+}
+
+impl Subscriber {
+    #[track_caller]
+    pub fn channel(server: &Server, channel: &[u8]) -> Self {
+        Self::subscribe(server, "SUBSCRIBE", channel)
+    }
+
+    #[track_caller]
+    pub fn pattern(server: &Server, pattern: &[u8]) -> Self {
+        Self::subscribe(server, "PSUBSCRIBE", pattern)
+    }
+
+    #[track_caller]
+    pub fn shard_channel(server: &Server, channel: &[u8]) -> Self {
+        Self::subscribe(server, "SSUBSCRIBE", channel)
+    }
+
+    #[track_caller]
+    fn subscribe(server: &Server, command: &str, channel: &[u8]) -> Self {
+        let mut con = server.connection();
+        con.send_packed_command(&cmd(command).arg(channel).get_packed_command())
+            .expect("send the subscription");
+        let confirmation = list(con.recv_response());
+        assert_eq!(text(&confirmation[0]), command.to_lowercase());
+        Self { con }
+    }
+
+    /// The next message: its channel and its payload.
+    #[track_caller]
+    pub fn next(&mut self) -> (Vec<u8>, String) {
+        let message = list(self.con.recv_response());
+        let [.., channel, payload] = &message[..] else {
+            panic!("a message: {message:?}");
+        };
+        (bytes(channel), text(payload))
+    }
+
+    /// The payloads of all messages up to the one that says `end`.
+    #[track_caller]
+    pub fn until(&mut self, end: &str) -> Vec<String> {
+        let mut payloads = Vec::new();
+        loop {
+            let (_, payload) = self.next();
+            if payload == end {
+                return payloads;
+            }
+            payloads.push(payload);
+        }
+    }
+}
