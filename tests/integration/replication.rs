@@ -161,8 +161,8 @@ fn a_replica_shows_no_lapsed_hold_and_leaves_its_removal_to_the_primary() {
     let mut there = replica.connection();
     // The primary removes nothing unless somebody meets it.
     assert_ok(run(&mut con, "DEBUG SET-ACTIVE-EXPIRE 0"));
-    assert_ok(run(&mut con, "RWLOCK.RLOCK lock short 200"));
     assert_ok(run(&mut con, "RWLOCK.RLOCK lock long 60000"));
+    assert_ok(run(&mut con, "RWLOCK.RLOCK lock short 200"));
     assert_ok(run(&mut con, "RWLOCK.WLOCK gone short 200"));
     wait_synced(&primary, &replica);
     let keys = int(run(&mut there, "DBSIZE"));
