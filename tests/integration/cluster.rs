@@ -35,7 +35,7 @@ fn words(line: &str, lock: &[u8]) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Every key of the lock, while a reads twice, b once, and c has reserved it.
+/// Every key of this node.
 fn keys(con: &mut Connection) -> Vec<Vec<u8>> {
     list(run(con, "KEYS *")).into_iter().map(bytes).collect()
 }
