@@ -1,0 +1,419 @@
+//! Arguments of the commands: leases, option words, their number and case
+//! (SPEC sections 3 and 7).
+
+use redis::{cmd, Connection, Pipeline, Value};
+
+use crate::every_command;
+use crate::harness::{
+    assert_error, assert_ok, call, error_text, int, list, map, send, text, Server,
+};
+use crate::unchanged::{assert_unchanged, refused, snapshot};
+
+/// What is no lease, whatever the time.
+const BAD_LEASES: [&str; 21] = [
+    "0",
+    "-1",
+    "-60000",
+    "-9223372036854775808",
+    "-9223372036854775809",
+    "9223372036854775807",
+    "9223372036854775808",
+    "18446744073709551617",
+    "1.0",
+    "1.5",
+    "1e3",
+    "",
+    " ",
+    " 1",
+    "1 ",
+    "+1",
+    "-0",
+    "0x10",
+    "1\0",
+    "1,000",
+    "lease",
+];
+
+/// A lock for each command in which it would succeed, with its lease left out.
+const LEASED: [&[&str]; 8] = [
+    &["RWLOCK.RLOCK", "free", "me"],
+    &["RWLOCK.RLOCK", "read", "me"],
+    &["RWLOCK.WLOCK", "free", "me"],
+    &["RWLOCK.WLOCK", "write", "me"],
+    &["RWLOCK.RENEW", "read", "me"],
+    &["RWLOCK.RENEW", "write", "me"],
+    &["RWLOCK.UPGRADE", "read", "me"],
+    &["RWLOCK.DOWNGRADE", "write", "me"],
+];
+
+fn locks(con: &mut Connection) {
+    assert_ok(call!(con, "FLUSHALL"));
+    assert_ok(call!(con, "RWLOCK.RLOCK", "read", "me", 600_000));
+    assert_ok(call!(con, "RWLOCK.WLOCK", "write", "me", 600_000));
+}
+
+fn now(con: &mut Connection) -> i64 {
+    let time = list(call!(con, "TIME"));
+    let part = |value| text(value).parse::<i64>().expect("a number");
+    part(&time[0]) * 1000 + part(&time[1]) / 1000
+}
+
+/// The server's own words, as it says them of SET.
+fn invalid_expire(con: &mut Connection, command: &str) -> String {
+    let own = assert_error(call!(con, "SET", "k", "v", "PX", 0), "ERR invalid expire time");
+    own.replace("'set'", &format!("'{}'", command.to_lowercase()))
+}
+
+#[test]
+fn a_lease_that_is_no_positive_time_is_the_servers_own_error() {
+    let server = Server::builder().start();
+    let mut con = server.connection();
+    locks(&mut con);
+    let too_late = (i64::MAX - now(&mut con) + 1).to_string();
+    for words in LEASED {
+        let error = invalid_expire(&mut con, words[0]);
+        assert!(error.starts_with("ERR invalid expire time in 'rwlock."), "{error}");
+        for lease in BAD_LEASES.into_iter().chain([too_late.as_str()]) {
+            let result =
+                assert_unchanged(&mut con, |con| send(con, words.iter().copied().chain([lease])));
+            assert!(result.is_err(), "{words:?} {lease:?}: {result:?}");
+            assert_eq!(assert_error(result, "ERR"), error, "{words:?} {lease:?}");
+        }
+    }
+    let error = invalid_expire(&mut con, "rwlock.wlock");
+    // Refused before anything else is looked at, so also when it is not needed.
+    for lock in ["free", "read", "write"] {
+        for time in BAD_LEASES.into_iter().chain([too_late.as_str()]) {
+            let words = ["RWLOCK.WLOCK", lock, "you", "60000", "RESERVE", time];
+            let result = assert_unchanged(&mut con, |con| send(con, words));
+            assert_eq!(assert_error(result, "ERR"), error, "{words:?}");
+        }
+    }
+}
+
+#[test]
+fn the_shortest_and_the_longest_lease_are_granted() {
+    let server = Server::builder().start();
+    let mut con = server.connection();
+    // Late enough to be beyond any other lease, early enough for a slow test.
+    let longest = i64::MAX - now(&mut con) - 60_000;
+    for words in LEASED {
+        for lease in [1, longest] {
+            locks(&mut con);
+            let lease = lease.to_string();
+            assert_ok(send(&mut con, words.iter().copied().chain([lease.as_str()])));
+        }
+        let end = int(call!(con, "PEXPIRETIME", words[1]));
+        assert!(end >= i64::MAX - 61_000, "{words:?} ends at {end}");
+        let picture = map(call!(con, "RWLOCK.INSPECT", words[1]));
+        assert!(int(&picture["ttl"]) > longest - 60_000);
+        assert_eq!(int(call!(con, "RWLOCK.UNLOCK", words[1], "me", "ALL")), 1);
+    }
+    assert_ok(call!(con, "RWLOCK.RLOCK", "k", "me", 600_000));
+    int(call!(con, "RWLOCK.WLOCK", "k", "you", 1, "RESERVE", longest));
+    assert!(int(call!(con, "PEXPIRETIME", "{k}:wait_write")) >= i64::MAX - 61_000);
+}
+
+/// What may follow the fixed arguments of a command: words, each with whether
+/// a number follows, in groups of which one word may be given once. What a
+/// later version adds is added here.
+type Options = &'static [&'static [(&'static str, bool)]];
+
+struct Syntax {
+    fixed: &'static [&'static str],
+    options: Options,
+}
+
+/// All that take options. Their lock is held for writing by `me`.
+const SYNTAX: [Syntax; 5] = [
+    Syntax { fixed: &["RWLOCK.RLOCK", "me", "60000"], options: &[&[("ONCE", false)]] },
+    Syntax {
+        fixed: &["RWLOCK.WLOCK", "me", "60000"],
+        options: &[&[("ONCE", false)], &[("RESERVE", true)]],
+    },
+    Syntax {
+        fixed: &["RWLOCK.UNLOCK", "me"],
+        options: &[&[("READ", false), ("WRITE", false), ("ALL", false)]],
+    },
+    Syntax { fixed: &["RWLOCK.FORCEUNLOCK"], options: &[&[("READ", false), ("WRITE", false)]] },
+    Syntax { fixed: &["RWLOCK.INSPECT"], options: &[&[("COUNT", true)]] },
+];
+
+/// What the sequences are made of: the words of this and of later versions,
+/// and what is none.
+const PIECES: [&[&str]; 17] = [
+    &["ONCE"],
+    &["once"],
+    &["RESERVE", "1000"],
+    &["RESERVE"],
+    &["BLOCK", "0"],
+    &["BLOCK"],
+    &["SESSION"],
+    &["FENCE"],
+    &["READ"],
+    &["wRiTe"],
+    &["ALL"],
+    &["COUNT", "5"],
+    &["COUNT"],
+    &["1000"],
+    &[""],
+    &["ONCE\0"],
+    &["garbage"],
+];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Valid,
+    Syntax,
+    /// A number is none; there may be more that is wrong.
+    Number,
+}
+
+fn judge(options: Options, words: &[&str]) -> Verdict {
+    let mut seen = vec![false; options.len()];
+    let mut verdict = Verdict::Valid;
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let found = options.iter().enumerate().find_map(|(group, choices)| {
+            let choice = choices.iter().find(|(name, _)| name.eq_ignore_ascii_case(word))?;
+            Some((group, choice.1))
+        });
+        let worse = if verdict == Verdict::Number { verdict } else { Verdict::Syntax };
+        match found {
+            Some((group, _)) if seen[group] => return worse,
+            Some((group, with_number)) => {
+                seen[group] = true;
+                if with_number {
+                    match words.next().map(|number| number.parse::<u32>()) {
+                        None => return worse,
+                        Some(Err(_)) => verdict = Verdict::Number,
+                        Some(Ok(_)) => {}
+                    }
+                }
+            }
+            None => return worse,
+        }
+    }
+    verdict
+}
+
+/// All sequences of up to `most` pieces.
+fn sequences(most: usize) -> Vec<Vec<&'static str>> {
+    let mut all = vec![Vec::new()];
+    let mut last = all.clone();
+    for _ in 0..most {
+        last = last
+            .iter()
+            .flat_map(|start: &Vec<&str>| PIECES.map(|piece| [start.as_slice(), piece].concat()))
+            .collect();
+        all.extend(last.iter().cloned());
+    }
+    all
+}
+
+/// The replies to many commands that are sent at once; errors among them.
+fn pipelined(con: &mut Connection, commands: &[Vec<String>]) -> Vec<Value> {
+    let mut replies = Vec::new();
+    for chunk in commands.chunks(1000) {
+        let mut pipeline = Pipeline::new();
+        for words in chunk {
+            let mut command = cmd(&words[0]);
+            for word in &words[1..] {
+                command.arg(word);
+            }
+            pipeline.add_command(command);
+        }
+        let packed = pipeline.get_packed_pipeline();
+        let answer = redis::ConnectionLike::req_packed_commands(con, &packed, 0, chunk.len());
+        replies.extend(answer.expect("replies"));
+    }
+    replies
+}
+
+#[test]
+fn options_in_any_order_are_accepted_and_all_else_is_a_syntax_error() {
+    let server = Server::builder().start();
+    let mut con = server.connection();
+    let sequences = sequences(3);
+    let lock = |number: usize| format!("lock{number}");
+    for syntax in &SYNTAX {
+        assert_ok(call!(con, "FLUSHALL"));
+        let hold = |number| ["RWLOCK.WLOCK", &lock(number), "me", "60000"].map(String::from);
+        let setup: Vec<_> = (0..sequences.len()).map(|number| hold(number).to_vec()).collect();
+        let held = pipelined(&mut con, &setup);
+        assert!(held.iter().all(|reply| *reply == Value::Okay));
+        let before = snapshot(&mut con);
+        let commands: Vec<_> = sequences
+            .iter()
+            .enumerate()
+            .map(|(number, words)| {
+                let (name, rest) = syntax.fixed.split_first().expect("a name");
+                let mut command = vec![(*name).to_owned(), lock(number)];
+                command.extend(rest.iter().chain(words).map(|word| (*word).to_owned()));
+                command
+            })
+            .collect();
+        let replies = pipelined(&mut con, &commands);
+        let after = snapshot(&mut con);
+        let mut valid = 0;
+        for (number, (words, reply)) in sequences.iter().zip(&replies).enumerate() {
+            let verdict = judge(syntax.options, words);
+            let what = format!("{:?} {words:?}: {reply:?}", syntax.fixed);
+            let error = match reply {
+                Value::ServerError(error) => error_text(&error.clone().into()),
+                _ => String::new(),
+            };
+            let fits = match verdict {
+                // `UNLOCK … READ` is not held, which is no error of arguments.
+                Verdict::Valid => error.is_empty() || error.starts_with("NOTHELD"),
+                Verdict::Syntax => error == "ERR syntax error",
+                Verdict::Number => error.starts_with("ERR "),
+            };
+            assert!(fits, "{verdict:?} {what}");
+            valid += usize::from(verdict == Verdict::Valid);
+            if verdict != Verdict::Valid {
+                let key = lock(number).into_bytes();
+                assert_eq!(after.get(&key), before.get(&key), "changed by {what}");
+            }
+        }
+        assert!(valid > 1 && valid < 50, "{valid} of {:?}", syntax.fixed);
+    }
+}
+
+#[test]
+fn a_wrong_number_of_arguments_is_the_servers_own_error() {
+    let server = Server::builder().start();
+    let mut con = server.connection();
+    locks(&mut con);
+    let own = assert_error(call!(con, "GET"), "ERR wrong number of arguments");
+    // The numbers of arguments that are refused.
+    let rows: [(&str, &[usize]); 9] = [
+        ("rwlock.rlock", &[0, 1, 2]),
+        ("rwlock.wlock", &[0, 1, 2]),
+        ("rwlock.unlock", &[0, 1]),
+        ("rwlock.renew", &[0, 1, 2, 4, 5]),
+        ("rwlock.upgrade", &[0, 1, 2, 4, 5]),
+        ("rwlock.downgrade", &[0, 1, 2, 4, 5]),
+        ("rwlock.forceunlock", &[0]),
+        ("rwlock.inspect", &[0]),
+        ("rwlock.help", &[1, 2]),
+    ];
+    for (name, counts) in rows {
+        for count in counts {
+            let arguments = ["read", "me", "60000", "60000", "60000"];
+            let words = [name].into_iter().chain(arguments.into_iter().take(*count));
+            let result = assert_unchanged(&mut con, |con| send(con, words));
+            let error = assert_error(result, "ERR");
+            assert_eq!(error, own.replace("'get'", &format!("'{name}'")), "{count} arguments");
+        }
+    }
+}
+
+#[test]
+fn commands_and_words_are_known_in_any_case() {
+    let server = Server::builder().start();
+    let mut con = server.connection();
+    let mixed = |word: &str| -> String {
+        let flip = |(at, c): (usize, char)| {
+            if at % 2 == 0 {
+                c.to_ascii_lowercase()
+            } else {
+                c.to_ascii_uppercase()
+            }
+        };
+        word.chars().enumerate().map(flip).collect()
+    };
+    let spellings: [&dyn Fn(&str) -> String; 3] =
+        [&|word| word.to_lowercase(), &|word| word.to_uppercase(), &mixed];
+    for spell in spellings {
+        for command in every_command::all() {
+            assert_ok(call!(con, "FLUSHALL"));
+            assert_ok(call!(con, "RWLOCK.WLOCK", "k", "me", 60_000));
+            let words = [command.name, "k"]
+                .into_iter()
+                .chain(command.has_owner.then_some("me"))
+                .chain(command.rest.iter().copied())
+                .map(|word| if word.len() > 2 { spell(word) } else { word.to_owned() });
+            if let Err(error) = send(&mut con, words) {
+                assert!(error_text(&error).starts_with("NOTHELD"), "{}: {error}", command.name);
+            }
+        }
+        list(send(&mut con, [spell("rwlock.help")]));
+    }
+}
+
+/// Each is refused in a database with the locks of [`locks`] and `text`, a
+/// string; with the start of the error.
+const BAD_INPUT: [(&[&str], &str); 12] = [
+    (&["RWLOCK.RLOCK", "free", "me", "0"], "ERR invalid expire time in 'rwlock.rlock' command"),
+    (&["RWLOCK.WLOCK", "free", "me", "x"], "ERR invalid expire time in 'rwlock.wlock' command"),
+    (&["RWLOCK.WLOCK", "free", "me", "60000", "RESERVE"], "ERR syntax error"),
+    (&["RWLOCK.RLOCK", "free", "me", "60000", "ONCE", "ONCE"], "ERR syntax error"),
+    (&["RWLOCK.RLOCK", "free", "mode", "60000"], "ERR owner must"),
+    (&["RWLOCK.RLOCK", "free:wait_write", "me", "60000"], "ERR"),
+    (&["RWLOCK.UNLOCK", "write", "you"], "NOTHELD"),
+    (&["RWLOCK.RENEW", "read", "you", "60000"], "NOTHELD"),
+    (&["RWLOCK.UPGRADE", "free", "me", "60000"], "NOTHELD"),
+    (&["RWLOCK.DOWNGRADE", "read", "me", "60000"], "NOTHELD"),
+    (&["RWLOCK.FORCEUNLOCK", "text"], "WRONGTYPE"),
+    (&["RWLOCK.INSPECT", "read", "COUNT", "0"], "ERR"),
+];
+
+#[test]
+fn bad_input_changes_nothing_inside_a_transaction_or_a_script_either() {
+    let server = Server::builder().start();
+    let mut con = server.connection();
+    locks(&mut con);
+    assert_ok(call!(con, "SET", "text", "text"));
+    let script = "return redis.pcall(unpack(ARGV))";
+    for (words, error) in BAD_INPUT {
+        let direct = assert_unchanged(&mut con, |con| assert_error(send(con, words), error));
+        let arguments = ["EVAL", script, "0"].into_iter().chain(words.iter().copied());
+        let scripted = assert_unchanged(&mut con, |con| assert_error(send(con, arguments), error));
+        assert_eq!(direct, scripted);
+    }
+    let results = assert_unchanged(&mut con, |con| {
+        assert_ok(call!(con, "MULTI"));
+        for (words, _) in BAD_INPUT {
+            assert_eq!(text(send(con, words)), "QUEUED");
+        }
+        list(call!(con, "EXEC"))
+    });
+    for ((words, error), result) in BAD_INPUT.iter().zip(results) {
+        let Value::ServerError(found) = result else {
+            panic!("{words:?} in a transaction: {result:?}");
+        };
+        let found = error_text(&found.into());
+        assert!(found.starts_with(error), "{words:?} in a transaction: {found}");
+    }
+    // A wrong number of arguments is noticed before anything runs.
+    assert_ok(call!(con, "MULTI"));
+    assert_eq!(text(call!(con, "RWLOCK.UNLOCK", "read", "me")), "QUEUED");
+    assert_error(call!(con, "RWLOCK.RLOCK", "read"), "ERR wrong number of arguments");
+    refused!(&mut server.connection(), "ERR syntax", "RWLOCK.RLOCK", "k", "me", 1, "X");
+    assert_error(call!(con, "EXEC"), "EXECABORT");
+    assert_eq!(int(call!(con, "RWLOCK.UNLOCK", "read", "me")), 1, "still held");
+}
+
+#[test]
+fn not_held_says_why() {
+    let server = Server::builder().start();
+    let mut con = server.connection();
+    locks(&mut con);
+    let rows: [(&[&str], &str); 10] = [
+        (&["RWLOCK.UNLOCK", "free", "me"], "free"),
+        (&["RWLOCK.RENEW", "free", "me", "1"], "free"),
+        (&["RWLOCK.DOWNGRADE", "free", "me", "1"], "free"),
+        (&["RWLOCK.UPGRADE", "free", "me", "1"], "free"),
+        (&["RWLOCK.UNLOCK", "read", "me", "WRITE"], "other mode"),
+        (&["RWLOCK.UNLOCK", "write", "me", "READ"], "other mode"),
+        (&["RWLOCK.DOWNGRADE", "read", "me", "1"], "other mode"),
+        (&["RWLOCK.UPGRADE", "write", "me", "1"], "other mode"),
+        (&["RWLOCK.UNLOCK", "read", "you"], "held by others"),
+        (&["RWLOCK.UNLOCK", "write", "you", "ALL"], "held by others"),
+    ];
+    for (words, why) in rows {
+        let error = assert_unchanged(&mut con, |con| assert_error(send(con, words), "NOTHELD"));
+        assert!(error.contains(why), "{words:?}: {error}");
+    }
+}

@@ -1,0 +1,311 @@
+//! Keys of other types and content where a lock's keys belong (SPEC section
+//! 7): the right error, and nothing is written.
+
+use std::time::{Duration, Instant};
+
+use redis::Connection;
+
+use crate::every_command::{self, Command};
+use crate::harness::{
+    assert_error, assert_ok, call, error_text, int, list, map, send, text, Server,
+};
+use crate::unchanged::{assert_unchanged, refused, snapshot};
+
+/// Makes a key of each type but the hash. The first word is the command, the
+/// key comes second.
+const OTHER_TYPES: [&[&str]; 6] = [
+    &["SET", "text"],
+    &["SET", ""],
+    &["RPUSH", "a", "b"],
+    &["SADD", "mode", "me"],
+    &["ZADD", "1", "mode"],
+    &["XADD", "*", "mode", "read"],
+];
+
+/// What is no count of holds.
+const BAD_COUNTS: [&str; 16] = [
+    "",
+    " ",
+    "x",
+    "0",
+    "-1",
+    "-9223372036854775808",
+    "1.0",
+    "1e3",
+    "+1",
+    "01",
+    " 1",
+    "1 ",
+    "1\0",
+    "0x1",
+    "9223372036854775808",
+    "99999999999999999999999999",
+];
+
+fn make(con: &mut Connection, words: &[&str], key: &str) {
+    let mut command = words.to_vec();
+    command.insert(1, key);
+    send(con, command).expect("make a key");
+    assert_eq!(int(call!(con, "PEXPIRE", key, 600_000)), 1);
+}
+
+fn hash(con: &mut Connection, key: &str, fields: &[(&str, &str)]) {
+    drop(call!(con, "DEL", key));
+    for (field, value) in fields {
+        assert_eq!(int(call!(con, "HSET", key, field, value)), 1);
+    }
+    assert_eq!(int(call!(con, "PEXPIRE", key, 600_000)), 1);
+}
+
+fn timeout(con: &mut Connection, owner: &str, number: u32) {
+    let name = format!("{{k}}:{owner}:rwlock_timeout:{number}");
+    assert_ok(call!(con, "SET", name, "k", "PX", 500_000));
+}
+
+fn all_refused(con: &mut Connection, commands: impl Iterator<Item = &'static Command>) {
+    for command in commands {
+        command.refused(con, b"k", b"me", "WRONGTYPE");
+    }
+}
+
+#[test]
+fn a_key_of_another_type_is_no_lock() {
+    let server = Server::builder().start();
+    let mut con = server.connection();
+    for words in OTHER_TYPES {
+        make(&mut con, words, "k");
+        all_refused(&mut con, every_command::all());
+        assert_ok(call!(con, "FLUSHALL"));
+    }
+}
+
+#[test]
+fn a_hash_without_a_known_mode_is_no_lock() {
+    let server = Server::builder().start();
+    let mut con = server.connection();
+    let hashes: [&[(&str, &str)]; 9] = [
+        &[("me", "1")],
+        &[("me:write", "1")],
+        &[("name", "Ann"), ("age", "40")],
+        &[("mode", ""), ("me", "1")],
+        &[("mode", "READ"), ("me", "1")],
+        &[("mode", "writE"), ("me:write", "1")],
+        &[("mode", "read "), ("me", "1")],
+        &[("mode", "1")],
+        &[("Mode", "read"), ("me", "1")],
+    ];
+    for fields in hashes {
+        hash(&mut con, "k", fields);
+        timeout(&mut con, "me", 1);
+        all_refused(&mut con, every_command::all());
+    }
+}
+
+#[test]
+fn a_count_that_is_no_positive_integer_makes_a_hash_no_lock() {
+    let server = Server::builder().start();
+    let mut con = server.connection();
+    for count in BAD_COUNTS {
+        for (mode, field) in [("read", "me"), ("write", "me:write"), ("write", "me")] {
+            hash(&mut con, "k", &[("mode", mode), (field, count)]);
+            timeout(&mut con, "me", 1);
+            all_refused(&mut con, every_command::all());
+        }
+        // The count of the other kind.
+        hash(&mut con, "k", &[("mode", "write"), ("me:write", "1"), ("me", count)]);
+        all_refused(&mut con, every_command::all());
+    }
+}
+
+#[test]
+fn a_bad_count_of_another_owner_is_met_or_left_alone_but_never_written_over() {
+    let server = Server::builder().start();
+    let mut con = server.connection();
+    for count in BAD_COUNTS {
+        for (mode, own) in [("read", "me"), ("write", "me:write")] {
+            for bad in ["other", "other:write"] {
+                for command in every_command::all() {
+                    hash(&mut con, "k", &[("mode", mode), (own, "1"), (bad, count)]);
+                    timeout(&mut con, "me", 1);
+                    timeout(&mut con, "other", 1);
+                    let before = snapshot(&mut con);
+                    let result = command.call(&mut con, b"k", b"me");
+                    // Those that tell or remove all there is have to read it.
+                    let reads_all = ["RWLOCK.INSPECT", "RWLOCK.FORCEUNLOCK"];
+                    if reads_all.contains(&command.name) {
+                        assert!(result.is_err(), "{}: {result:?}", command.name);
+                    }
+                    if result.is_err() {
+                        let error = error_text(&result.expect_err("an error"));
+                        let known = ["WRONGTYPE ", "NOTHELD "];
+                        let is_known = known.iter().any(|code| error.starts_with(code));
+                        assert!(is_known, "{}: {error}", command.name);
+                        assert_eq!(snapshot(&mut con), before, "{} {count:?}", command.name);
+                    }
+                    assert_eq!(text(call!(con, "HGET", "k", bad)), count, "{}", command.name);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_write_count_at_the_limit_counts_down_but_not_up() {
+    let server = Server::builder().start();
+    let mut con = server.connection();
+    let most = i64::MAX.to_string();
+    let fields = [("mode", "write"), ("me:write", most.as_str())];
+    hash(&mut con, "k", &fields);
+    let inspect = |con: &mut Connection| map(call!(con, "RWLOCK.INSPECT", "k"));
+    let picture = assert_unchanged(&mut con, inspect);
+    assert_eq!(int(&map(&list(&picture["holders"])[0])["holds"]), i64::MAX);
+    refused!(&mut con, "ERR", "RWLOCK.WLOCK", "k", "me", 60_000);
+    assert_ok(call!(con, "RWLOCK.WLOCK", "k", "me", 60_000, "ONCE"));
+    assert_eq!(text(call!(con, "HGET", "k", "me:write")), most);
+    assert_eq!(int(call!(con, "RWLOCK.UNLOCK", "k", "me")), 0);
+    assert_eq!(text(call!(con, "HGET", "k", "me:write")), (i64::MAX - 1).to_string());
+    assert_ok(call!(con, "RWLOCK.WLOCK", "k", "me", 60_000));
+    assert_eq!(text(call!(con, "HGET", "k", "me:write")), most);
+
+    assert_ok(call!(con, "RWLOCK.RLOCK", "k", "me", 60_000));
+    refused!(&mut con, "ERR", "RWLOCK.UPGRADE", "k", "me", 60_000);
+    assert_ok(call!(con, "RWLOCK.DOWNGRADE", "k", "me", 60_000));
+    assert_eq!(int(call!(con, "RWLOCK.UNLOCK", "k", "me")), 1);
+    hash(&mut con, "k", &fields);
+    assert_eq!(int(call!(con, "RWLOCK.FORCEUNLOCK", "k")), 1);
+    assert!(snapshot(&mut con).is_empty());
+}
+
+#[test]
+fn a_read_count_at_the_limit_is_answered_quickly() {
+    let server = Server::builder().start();
+    let mut con = server.connection();
+    for count in ["9223372036854775807", "4294967296", "1000000000"] {
+        for owner in ["me", "other"] {
+            hash(&mut con, "k", &[("mode", "read"), (owner, count)]);
+            timeout(&mut con, owner, 1);
+            let before = snapshot(&mut con);
+            let commands = every_command::all().filter(|c| c.name != "RWLOCK.FORCEUNLOCK");
+            for command in commands {
+                let started = Instant::now();
+                if command.call(&mut con, b"k", b"me").is_err() {
+                    assert_eq!(snapshot(&mut con), before, "{}", command.name);
+                }
+                let took = started.elapsed();
+                assert!(took < Duration::from_secs(1), "{} took {took:?}", command.name);
+            }
+            assert_eq!(text(call!(con, "HGET", "k", owner)), count);
+            let started = Instant::now();
+            assert_eq!(int(call!(con, "RWLOCK.FORCEUNLOCK", "k")), 1);
+            assert!(started.elapsed() < Duration::from_secs(1));
+            assert_ok(call!(con, "FLUSHALL"));
+        }
+    }
+}
+
+#[test]
+fn many_large_read_counts_are_answered_quickly_too() {
+    let server = Server::builder().start();
+    let mut con = server.connection();
+    let fill = "redis.call('HSET', KEYS[1], 'mode', 'read')
+        for i = 1, 2000 do redis.call('HSET', KEYS[1], 'owner' .. i, 65000) end
+        return redis.call('PEXPIRE', KEYS[1], 600000)";
+    for command in every_command::READING.iter().chain(&every_command::WRITING) {
+        assert_eq!(int(call!(con, "EVAL", fill, 1, "k")), 1);
+        let started = Instant::now();
+        drop(command.call(&mut con, b"k", b"me"));
+        let took = started.elapsed();
+        assert!(took < Duration::from_secs(1), "{} {:?} took {took:?}", command.name, command.rest);
+    }
+}
+
+#[test]
+fn a_timeout_key_of_another_type_is_refused_wherever_it_is_met() {
+    let server = Server::builder().start();
+    let mut con = server.connection();
+    for words in &OTHER_TYPES[2..] {
+        // The one that the first hold needs, and the ones of later holds.
+        for held in 0..3_u32 {
+            for _ in 0..held {
+                assert_ok(call!(con, "RWLOCK.RLOCK", "k", "me", 600_000));
+            }
+            let next = format!("{{k}}:me:rwlock_timeout:{}", held + 1);
+            make(&mut con, words, &next);
+            refused!(&mut con, "WRONGTYPE", "RWLOCK.RLOCK", "k", "me", 60_000);
+            // Above the count it means nothing to anybody else.
+            if held > 0 {
+                assert_ok(call!(con, "RWLOCK.RLOCK", "k", "me", 60_000, "ONCE"));
+                assert_ok(call!(con, "RWLOCK.RENEW", "k", "me", 60_000));
+                map(call!(con, "RWLOCK.INSPECT", "k"));
+            }
+            assert_eq!(int(call!(con, "DEL", &next)), 1);
+
+            for number in 1..=held {
+                let below = format!("{{k}}:me:rwlock_timeout:{number}");
+                let kept = format!("{below}:kept");
+                assert_ok(call!(con, "RENAME", &below, &kept));
+                make(&mut con, words, &below);
+                // A lock in another mode would be none of FORCEUNLOCK's.
+                let meet = |command: &&Command| command.rest != ["WRITE"] || command.has_owner;
+                all_refused(&mut con, every_command::all().filter(meet));
+                assert_ok(call!(con, "RENAME", &kept, &below));
+            }
+            assert_ok(call!(con, "FLUSHALL"));
+        }
+    }
+    // A downgrade needs the first.
+    assert_ok(call!(con, "RWLOCK.WLOCK", "k", "me", 600_000));
+    make(&mut con, OTHER_TYPES[2], "{k}:me:rwlock_timeout:1");
+    refused!(&mut con, "WRONGTYPE", "RWLOCK.DOWNGRADE", "k", "me", 60_000);
+    assert_eq!(int(call!(con, "RWLOCK.UNLOCK", "k", "me")), 1);
+}
+
+#[test]
+fn a_reservation_key_that_names_no_owner_is_refused() {
+    let server = Server::builder().start();
+    let mut con = server.connection();
+    let long = "x".repeat(1025);
+    let contents: [&[&str]; 4] =
+        [&["SET", ""], &["SET", "mode"], &["SET", "x:write"], &["SET", &long]];
+    for words in OTHER_TYPES[2..].iter().chain(&contents) {
+        make(&mut con, words, "{k}:wait_write");
+        for held in [false, true] {
+            if held {
+                assert_eq!(int(call!(con, "HSET", "k", "mode", "read", "other", 1)), 2);
+                assert_eq!(int(call!(con, "PEXPIRE", "k", 600_000)), 1);
+                timeout(&mut con, "other", 1);
+            }
+            let needs = ["RWLOCK.RLOCK", "RWLOCK.WLOCK", "RWLOCK.INSPECT"];
+            let commands = every_command::all().filter(|command| needs.contains(&command.name));
+            all_refused(&mut con, commands);
+            refused!(&mut con, "WRONGTYPE", "RWLOCK.FORCEUNLOCK", "k");
+            if held {
+                // Who holds the lock already is not held up by a reservation.
+                assert_ok(call!(con, "RWLOCK.RLOCK", "k", "other", 60_000));
+                assert_ok(call!(con, "RWLOCK.RENEW", "k", "other", 60_000));
+                assert_eq!(int(call!(con, "RWLOCK.UNLOCK", "k", "other", "ALL")), 1);
+            }
+        }
+        assert_ok(call!(con, "FLUSHALL"));
+    }
+}
+
+#[test]
+fn a_fence_key_that_holds_no_token_is_told() {
+    let server = Server::builder().start();
+    let mut con = server.connection();
+    assert_ok(call!(con, "RWLOCK.WLOCK", "k", "me", 600_000));
+    for words in &OTHER_TYPES[2..] {
+        make(&mut con, words, "{k}:rwlock_fence");
+        refused!(&mut con, "WRONGTYPE", "RWLOCK.INSPECT", "k");
+        assert_eq!(int(call!(con, "DEL", "{k}:rwlock_fence")), 1);
+    }
+    for token in BAD_COUNTS {
+        assert_ok(call!(con, "SET", "{k}:rwlock_fence", token));
+        let result = assert_unchanged(&mut con, |con| call!(con, "RWLOCK.INSPECT", "k"));
+        assert!(result.is_err(), "{token:?} passed for a token");
+        assert_error(result, "WRONGTYPE");
+    }
+    assert_ok(call!(con, "SET", "{k}:rwlock_fence", "1760000000000000"));
+    assert_eq!(int(&map(call!(con, "RWLOCK.INSPECT", "k"))["fence"]), 1_760_000_000_000_000);
+}

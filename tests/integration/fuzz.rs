@@ -1,0 +1,376 @@
+//! Random commands with hostile arguments, amid plain commands on the locks'
+//! keys: the server lives, answers in the forms that the contract knows and
+//! loses no memory.
+
+use std::env;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use redis::{Cmd, Connection, ConnectionLike, Pipeline, Value};
+
+use crate::harness::{assert_ok, call, error_text, text, wait_until, Server};
+use crate::unchanged::shown;
+
+/// Set to a number, it replaces the fresh seed.
+const SEED: &str = "RWLOCK_FUZZ_SEED";
+
+const COMMANDS: usize = 20_000;
+
+/// How many are under way at once.
+const BATCH: usize = 100;
+
+/// Splitmix64.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        (self.next() % limit as u64) as usize
+    }
+
+    fn one_in(&mut self, chances: usize) -> bool {
+        self.below(chances) == 0
+    }
+
+    /// Mostly one of the first [`GOOD`].
+    fn mostly<T: Copy>(&mut self, choices: &[T]) -> T {
+        let hostile = self.one_in(20);
+        self.of(if hostile { choices } else { &choices[..GOOD] })
+    }
+
+    fn of<T: Copy>(&mut self, choices: &[T]) -> T {
+        choices[self.below(choices.len())]
+    }
+}
+
+/// Locks that share derived names, and names that are refused.
+const LOCKS: [&[u8]; 8] = [
+    b"a",
+    b"{a}",
+    b"{a}:b",
+    b"\0\r\n\xff",
+    b"",
+    b"{a}:wait_write",
+    b"{a}:b:rwlock_timeout:1",
+    b"x:rwlock_fence",
+];
+
+/// How many of [`LOCKS`], and of the lists below, are as they should be. They
+/// come first, and are taken more often.
+const GOOD: usize = 5;
+
+const OWNERS: [&[u8]; 9] =
+    [b"b", b"c", b"b:c", b"\xff\r\n\0", b"%s%n", b"mode", b"b:write", b"", b"mode:write"];
+
+const NUMBERS: [&str; 18] = [
+    "60000",
+    "1",
+    "2",
+    "20",
+    "3",
+    "300",
+    "70000",
+    "0",
+    "-1",
+    "",
+    " 1",
+    "1.5",
+    "x",
+    "01",
+    "4611686018427387904",
+    "9223372036854775807",
+    "9223372036854775808",
+    "-9223372036854775808",
+];
+
+const OPTIONS: [&str; 12] = [
+    "ONCE", "RESERVE", "BLOCK", "SESSION", "FENCE", "READ", "WRITE", "ALL", "COUNT", "reserve", "",
+    "60000",
+];
+
+type Words = Vec<Vec<u8>>;
+
+fn words<const N: usize>(words: [&[u8]; N]) -> Words {
+    words.map(<[u8]>::to_vec).into()
+}
+
+/// A command of ours, mostly one that could succeed.
+fn ours(random: &mut Random) -> Words {
+    let (name, fixed) = random.of(&[
+        ("RWLOCK.RLOCK", 3),
+        ("RWLOCK.RLOCK", 3),
+        ("RWLOCK.WLOCK", 3),
+        ("RWLOCK.WLOCK", 3),
+        ("RWLOCK.UNLOCK", 2),
+        ("RWLOCK.UNLOCK", 2),
+        ("RWLOCK.RENEW", 3),
+        ("RWLOCK.UPGRADE", 3),
+        ("RWLOCK.DOWNGRADE", 3),
+        ("rwlock.forceunlock", 1),
+        ("RWLOCK.INSPECT", 1),
+        ("RWLOCK.HELP", 0),
+    ]);
+    let mut all = words([name.as_bytes()]);
+    let fixed = if random.one_in(50) { random.below(5) } else { fixed };
+    for at in 0..fixed {
+        all.push(match at {
+            0 => random.mostly(&LOCKS).to_vec(),
+            1 => random.mostly(&OWNERS).to_vec(),
+            _ => random.mostly(&NUMBERS).as_bytes().to_vec(),
+        });
+    }
+    while random.one_in(6) {
+        all.push(random.of(&OPTIONS).as_bytes().to_vec());
+        if random.one_in(2) {
+            all.push(random.mostly(&NUMBERS).as_bytes().to_vec());
+        }
+    }
+    all
+}
+
+/// A key made from the name of a lock and that of an owner.
+fn derived_key(random: &mut Random) -> Vec<u8> {
+    let lock = random.mostly(&LOCKS);
+    let prefix = if lock.contains(&b'{') { lock.to_vec() } else { [b"{", lock, b"}"].concat() };
+    match random.below(6) {
+        0 => [&prefix[..], b":wait_write"].concat(),
+        1 => [&prefix[..], b":rwlock_fence"].concat(),
+        _ => {
+            let number = random.of(&["1", "2", "3"]);
+            let owner = random.mostly(&OWNERS);
+            [&prefix[..], b":", owner, b":rwlock_timeout:", number.as_bytes()].concat()
+        }
+    }
+}
+
+fn any_key(random: &mut Random) -> Vec<u8> {
+    if random.one_in(2) {
+        random.mostly(&LOCKS).to_vec()
+    } else {
+        derived_key(random)
+    }
+}
+
+/// A field of a lock's hash with a value that mostly could be right.
+fn field(random: &mut Random) -> (Vec<u8>, Vec<u8>) {
+    let owner = random.mostly(&OWNERS);
+    let mode = random.of(&[&b"read"[..], b"write"]).to_vec();
+    let count = random.of(&[&b"1"[..], b"2", b"3", b"9223372036854775807"]).to_vec();
+    match random.below(12) {
+        0 => (b"mode".to_vec(), random.mostly(&NUMBERS).as_bytes().to_vec()),
+        1 => (owner.to_vec(), mode),
+        2 => (owner.to_vec(), random.mostly(&NUMBERS).as_bytes().to_vec()),
+        3..6 => (b"mode".to_vec(), mode),
+        6..9 => (owner.to_vec(), count),
+        _ => ([owner, b":write"].concat(), count),
+    }
+}
+
+/// A plain command on a lock's keys.
+fn plain(random: &mut Random, has_field_expiry: bool) -> Words {
+    let lock = random.mostly(&LOCKS);
+    let derived = derived_key(random);
+    let any = any_key(random);
+    let (field, value) = field(random);
+    let owner = random.mostly(&OWNERS);
+    match random.below(40) {
+        0..4 => words([b"HSET", lock, &field, &value]),
+        4 => words([b"HDEL", lock, &field]),
+        5 => words([b"HINCRBY", lock, &field, random.mostly(&NUMBERS).as_bytes()]),
+        6 if has_field_expiry => words([b"HPEXPIRE", lock, b"5", b"FIELDS", b"1", &field]),
+        6..9 => words([b"SET", &derived, random.of(&LOCKS), b"PX", b"30"]),
+        9 => words([b"SET", &derived, owner]),
+        10 => words([b"SET", &derived, &value]),
+        11 => words([b"SET", &any, &value]),
+        12 => words([b"LPUSH", &any, &value]),
+        13 => words([b"ZADD", &any, b"1", &value]),
+        14 => words([b"HSET", &derived, &field, &value]),
+        15..18 => words([b"PEXPIRE", &any, b"3"]),
+        18 => words([b"PEXPIRE", &any, random.mostly(&NUMBERS).as_bytes()]),
+        19 => words([b"PERSIST", &any]),
+        20 => words([b"RENAME", &any, &any_key(random)]),
+        21 => words([b"COPY", &any, &any_key(random), b"REPLACE"]),
+        22 => words([b"DEBUG", b"SET-ACTIVE-EXPIRE", random.of(&[b"0", b"1"])]),
+        23 => words([b"FLUSHALL"]),
+        24..28 => words([b"DEL", &derived]),
+        28..36 => words([b"DEL", lock]),
+        _ => words([b"UNLINK", &any]),
+    }
+}
+
+/// The errors of ours that may be, beginning with these words.
+const SANCTIONED: [&str; 12] = [
+    "NOTHELD ",
+    "WRONGTYPE ",
+    "ERR syntax error",
+    "ERR invalid expire time in 'rwlock.",
+    "ERR wrong number of arguments for 'rwlock.",
+    "ERR key clash with lock ",
+    "ERR owner must ",
+    "ERR a name that ends in ",
+    "ERR value is ",
+    "ERR the hash counts more than ",
+    "ERR the owner has ",
+    "ERR increment or decrement would overflow",
+];
+
+fn is_ours(command: &Words) -> bool {
+    command[0].to_ascii_uppercase().starts_with(b"RWLOCK.")
+}
+
+fn is_sanctioned(command: &Words, reply: &Value) -> bool {
+    let name = command[0].to_ascii_uppercase();
+    match (&name[b"RWLOCK.".len()..], reply) {
+        (_, Value::ServerError(error)) => {
+            let error = error_text(&error.clone().into());
+            SANCTIONED.iter().any(|start| error.starts_with(start)) && !error.contains("internal")
+        }
+        (b"RLOCK" | b"WLOCK" | b"UPGRADE", Value::Int(left)) => *left == -1 || *left > 0,
+        (b"UNLOCK" | b"FORCEUNLOCK", Value::Int(freed)) => *freed == 0 || *freed == 1,
+        (b"RLOCK" | b"WLOCK" | b"UPGRADE" | b"RENEW" | b"DOWNGRADE", Value::Okay) => true,
+        (b"INSPECT", Value::Array(items)) => items.len() == 16,
+        (b"INSPECT", Value::Map(pairs)) => pairs.len() == 8,
+        (b"HELP", Value::Array(lines)) => !lines.is_empty(),
+        _ => false,
+    }
+}
+
+#[track_caller]
+fn check(command: &Words, reply: &Value, seed: u64) {
+    let shown: Vec<String> = command.iter().map(|word| shown(word)).collect();
+    assert!(is_sanctioned(command, reply), "seed {seed}: {shown:?}: {reply:?}");
+}
+
+fn send_all(con: &mut Connection, commands: &[Words]) -> Vec<Value> {
+    let mut pipeline = Pipeline::new();
+    for words in commands {
+        let mut command = Cmd::new();
+        for word in words {
+            command.arg(word);
+        }
+        pipeline.add_command(command);
+    }
+    let packed = pipeline.get_packed_pipeline();
+    con.req_packed_commands(&packed, 0, commands.len()).expect("replies to all commands")
+}
+
+/// Sends commands each in its own script and checks the replies to ours.
+fn send_scripted(con: &mut Connection, batch: &[Words], seed: u64) {
+    let start = words([b"EVAL", b"return redis.pcall(unpack(ARGV))", b"0"]);
+    let calls: Vec<Words> =
+        batch.iter().map(|command| start.iter().chain(command).cloned().collect()).collect();
+    for (command, reply) in batch.iter().zip(send_all(con, &calls)) {
+        // A script says it in its own words.
+        let miscounted = matches!(&reply, Value::ServerError(error)
+            if error_text(&error.clone().into()).contains("Wrong number of args"));
+        if is_ours(command) && !miscounted {
+            check(command, &reply, seed);
+        }
+    }
+}
+
+/// Sends commands in short transactions and checks the replies to ours; gives
+/// back how many transactions were carried out.
+fn send_transactions(con: &mut Connection, batch: &[Words], seed: u64) -> usize {
+    let mut done = 0;
+    for group in batch.chunks(4) {
+        let whole = [&[words([b"MULTI"])], group, &[words([b"EXEC"])]].concat();
+        // One that has a wrong number of arguments ends it before it begins.
+        if let Some(Value::Array(results)) = send_all(con, &whole).last() {
+            done += 1;
+            for (command, reply) in group.iter().zip(results).filter(|(words, _)| is_ours(words)) {
+                check(command, reply, seed);
+            }
+        }
+    }
+    done
+}
+
+fn fuzz(server: &Server, seed: u64, resp3: bool) {
+    println!("{SEED}={seed}");
+    let mut random = Random(seed);
+    let mut con = if resp3 { server.connection_resp3() } else { server.connection() };
+    let field_expiry = call!(con, "COMMAND", "INFO", "HPEXPIRE").expect("an answer");
+    let has_field_expiry = field_expiry != Value::Array(vec![Value::Nil]);
+    let mut granted = 0;
+    let mut transactions = 0;
+    for _ in 0..COMMANDS / BATCH {
+        let mut command = || {
+            if random.one_in(3) {
+                plain(&mut random, has_field_expiry)
+            } else {
+                ours(&mut random)
+            }
+        };
+        let batch: Vec<Words> = (0..BATCH).map(|_| command()).collect();
+        match random.below(4) {
+            0 => send_scripted(&mut con, &batch, seed),
+            1 => transactions += send_transactions(&mut con, &batch, seed),
+            _ => {
+                let replies = send_all(&mut con, &batch);
+                for (command, reply) in
+                    batch.iter().zip(&replies).filter(|(words, _)| is_ours(words))
+                {
+                    check(command, reply, seed);
+                    granted += usize::from(*reply == Value::Okay);
+                }
+            }
+        }
+    }
+    // It would be worth little if hardly anything got through.
+    assert!(granted > COMMANDS / 50, "seed {seed}: only {granted} grants");
+    assert!(transactions > COMMANDS / 50, "seed {seed}: only {transactions} transactions");
+    // Whatever is left of it, every lock can be looked at, and the answer is
+    // in step with the question.
+    for lock in LOCKS {
+        let inspect = words([b"RWLOCK.INSPECT", lock]);
+        check(&inspect, &send_all(&mut con, std::slice::from_ref(&inspect))[0], seed);
+    }
+    assert_eq!(text(call!(con, "PING")), "PONG");
+}
+
+fn fresh_seed() -> u64 {
+    let given = env::var(SEED).ok().map(|seed| seed.parse().expect("a number as seed"));
+    given.unwrap_or_else(|| {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time after 1970");
+        now.as_nanos() as u64
+    })
+}
+
+fn used_memory(server: &Server) -> i64 {
+    server.info("memory")["used_memory"].parse().expect("a number")
+}
+
+#[test]
+fn random_commands_do_no_harm_and_leave_no_memory_behind() {
+    let server = Server::builder().start();
+    let emptied = || {
+        let mut con = server.connection();
+        assert_ok(call!(con, "DEBUG", "SET-ACTIVE-EXPIRE", 1));
+        assert_ok(call!(con, "FLUSHALL", "SYNC"));
+        assert_ok(call!(con, "SCRIPT", "FLUSH", "SYNC"));
+        assert_ok(call!(con, "SLOWLOG", "RESET"));
+    };
+    // The first round also pays for what the server allocates only once.
+    fuzz(&server, 1, false);
+    emptied();
+    let mut before = used_memory(&server);
+    wait_until("the memory in use settles", || {
+        let last = before;
+        before = used_memory(&server);
+        before >= last
+    });
+    for (seed, resp3) in [(2, true), (fresh_seed(), false)] {
+        fuzz(&server, seed, resp3);
+    }
+    emptied();
+    // A leak of a few bytes for each command would be more.
+    const TOLERANCE: i64 = 300_000;
+    wait_until("the memory is given back", || used_memory(&server) < before + TOLERANCE);
+}
