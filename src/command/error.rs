@@ -74,7 +74,7 @@ fn keys(error: &store::Error) -> String {
             format!("ERR key clash with lock {name}")
         }
         store::Error::TooManyReads => {
-            format!("ERR the hash counts more than {MAX_READS} read holds of one owner")
+            "ERR the hash counts more read holds than there can be".into()
         }
         store::Error::BadLockName(reason) | store::Error::BadOwner(reason) => {
             format!("ERR {reason}")

@@ -52,7 +52,12 @@ impl Stored {
     }
 }
 
-/// What to do about a read count beyond [`MAX_READS`].
+/// The timeout keys that one command looks at. More, in one lock, only a
+/// foreign hand can have counted, and they must not keep the server busy.
+const MAX_LOOKED: u64 = 1_000_000;
+
+/// What to do about a read count beyond [`MAX_READS`], and about all of them
+/// together beyond [`MAX_LOOKED`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Excess {
     /// It is an error.
@@ -98,10 +103,14 @@ impl Store<'_> {
 
     /// What the timeout keys say of an owner's `count` read holds.
     pub(super) fn slots(&self, owner: &[u8], count: u64, excess: Excess) -> Result<Slots, Error> {
-        if count > MAX_READS && excess == Excess::Refuse {
+        let looked = self.looked.get().saturating_add(count);
+        let too_many = count > MAX_READS || looked > MAX_LOOKED;
+        if too_many && excess == Excess::Refuse {
             return Err(Error::TooManyReads);
         }
-        (1..=count.min(MAX_READS)).map(|number| self.slot(owner, number)).collect()
+        let count = count.min(MAX_READS).min(MAX_LOOKED.saturating_sub(self.looked.get()));
+        self.looked.set(looked);
+        (1..=count).map(|number| self.slot(owner, number)).collect()
     }
 
     fn slot(&self, owner: &[u8], number: u64) -> Result<Slot, Error> {

@@ -5,6 +5,7 @@ use super::numbering::{live_ends, Slots};
 use super::{is_cluster, Entry, Error, Held, LockName, Owner, WORDS};
 use crate::core::{End, Holds, Lock, Millis, Mode, Others};
 use crate::ffi::{Access, Ctx, Key, Kind, Str, Text};
+use std::cell::Cell;
 
 /// The keys of one lock, for the length of one command.
 pub struct Store<'c> {
@@ -15,6 +16,8 @@ pub struct Store<'c> {
     pub(super) now: Millis,
     /// The key itself; None when it is opened for reading and not there.
     pub(super) hash: Option<Key<'c>>,
+    /// How many timeout keys were looked at.
+    pub(super) looked: Cell<u64>,
 }
 
 /// How much to find out about the holds of others.
@@ -71,7 +74,15 @@ impl<'c> Store<'c> {
         if is_cluster() && !serves_slot(ctx, name) {
             return Err(Error::TryAgain);
         }
-        Ok(Store { ctx, key, name, access, now: ctx.now(), hash: ctx.open(key, access) })
+        Ok(Store {
+            ctx,
+            key,
+            name,
+            access,
+            now: ctx.now(),
+            hash: ctx.open(key, access),
+            looked: Cell::new(0),
+        })
     }
 
     /// The time that this command goes by.

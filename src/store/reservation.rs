@@ -1,5 +1,6 @@
 //! A polling writer's place, and the last fencing token.
 
+use super::holds::count;
 use super::names::check_owner;
 use super::{Error, Store};
 use crate::core::End;
@@ -43,11 +44,7 @@ impl Store<'_> {
         let Some(key) = self.string_key(&self.name.fence(), &wrong)? else {
             return Ok(0);
         };
-        std::str::from_utf8(key.string())
-            .ok()
-            .and_then(|text| text.parse().ok())
-            .filter(|token| *token > 0)
-            .ok_or(wrong)
+        count(key.string()).ok().and_then(|token| i64::try_from(token).ok()).ok_or(wrong)
     }
 
     /// A key that is a string or not there.

@@ -75,7 +75,8 @@ const NO_ENDS: [Case; 24] = [
     ("", "UNLOCK K a; FORCEUNLOCK K; FORCEUNLOCK K READ; FORCEUNLOCK K WRITE", &[]),
     ("RLOCK K a 60000", "FORCEUNLOCK K WRITE", &[]),
     ("WLOCK K a 60000", "FORCEUNLOCK K READ", &[]),
-    ("RLOCK K a 60000; LAPSE a", "INSPECT K; FORCEUNLOCK K WRITE", &[]),
+    ("RLOCK K a 60000; LAPSE a", "INSPECT K", &[]),
+    ("RLOCK K a 60000; LAPSE a", "FORCEUNLOCK K WRITE", &["0"]),
     ("RLOCK K a 60000", "UNLOCK K a NOW; UNLOCK K; RLOCK K a 0; UNLOCK K mode", &[]),
 ];
 

@@ -215,7 +215,7 @@ const SANCTIONED: [&str; 12] = [
     "ERR owner must ",
     "ERR a name that ends in ",
     "ERR value is ",
-    "ERR the hash counts more than ",
+    "ERR the hash counts more read holds than ",
     "ERR the owner has ",
     "ERR increment or decrement would overflow",
 ];
