@@ -2,7 +2,7 @@
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test engines test-engines fmt lint
+.PHONY: help run build test engines test-engines bench fmt lint
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,6 +23,10 @@ engines: ## Fetch the servers of test-engines into engines/ (on Debian)
 
 test-engines: ## Run the integration tests on each of them (ENGINES="redis-7.0 valkey-8.1")
 	@scripts/test-engines.sh
+
+bench: ## Compare the server CPU of the module and of Lua scripts (SERVER=redis-server)
+	@scripts/setup.sh build server
+	@RWLOCK_SERVER=$$(scripts/server.sh) && export RWLOCK_SERVER && cargo bench --locked --bench server_cpu
 
 fmt: ## Check the formatting
 	@scripts/setup.sh fmt
