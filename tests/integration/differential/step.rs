@@ -117,6 +117,12 @@ impl Step {
         }
     }
 
+    /// Whether all keys are looked at after it. After a lapse they are not: a
+    /// look deletes what has expired, and the module shall meet that itself.
+    pub fn looks(&self) -> bool {
+        !matches!(self.act, Act::Lapse(_))
+    }
+
     fn command(&self) -> Option<(&'static str, Option<u32>)> {
         match self.act {
             Act::Command(command, lease) => Some((command, lease)),
