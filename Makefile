@@ -24,9 +24,9 @@ engines: ## Fetch the servers of test-engines into engines/ (on Debian)
 test-engines: ## Run the integration tests on each of them (ENGINES="redis-7.0 valkey-8.1")
 	@scripts/test-engines.sh
 
-bench: ## Compare the server CPU of the module and of Lua scripts (SERVER=redis-server)
+bench: ## Measure the server CPU of locks and of handing them over (SERVER=redis-server)
 	@scripts/setup.sh build server
-	@RWLOCK_SERVER=$$(scripts/server.sh) && export RWLOCK_SERVER && cargo bench --locked --bench server_cpu
+	@RWLOCK_SERVER=$$(scripts/server.sh) && export RWLOCK_SERVER && cargo bench --locked --bench server_cpu --bench handover
 
 fmt: ## Check the formatting
 	@scripts/setup.sh fmt

@@ -30,13 +30,17 @@ fn load(context: &Context, args: &[RedisString]) -> Status {
 fn try_load(context: &Context, args: &[RedisString]) -> Result<(), String> {
     let ctx = Ctx::of_load(context).ok_or("the server gave no context")?;
     server::check(ctx)?;
-    if !args.is_empty() {
-        return Err("it takes no arguments".into());
-    }
+    let args: Vec<&[u8]> = args.iter().map(|arg| arg.as_slice()).collect();
+    let settings = server::settings(&args)?;
     ffi::log_panics();
     store::init(ctx);
-    server::follow(ctx);
+    server::start(ctx, settings)?;
     command::register(ctx)
+}
+
+fn unload(_: &Context) -> Status {
+    server::stop();
+    Status::Ok
 }
 
 redis_module! {
@@ -45,5 +49,6 @@ redis_module! {
     allocator: (ServerAlloc, ServerAlloc),
     data_types: [],
     init: load,
+    deinit: unload,
     commands: [],
 }

@@ -280,10 +280,14 @@ fn effects_are_propagated_by_the_store_alone() {
 #[test]
 fn the_rules_have_no_clock_and_touch_nothing() {
     for source in sources().iter().filter(|source| source.layer() == "core") {
-        for word in ["time", "io", "fs", "net", "env", "process", "thread", "sync"] {
+        // The tests beside the rules say how far they have looked.
+        if source.path.starts_with("core/tests/") {
+            continue;
+        }
+        for word in ["time", "io", "fs", "net", "env", "process", "thread"] {
             assert!(!source.has_row(&["std", "::", word]), "{} uses std::{word}", source.path);
         }
-        for word in ["Instant", "SystemTime", "static", "println"] {
+        for word in ["Instant", "SystemTime", "static", "println", "Mutex", "atomic", "mpsc"] {
             assert!(!source.has(word), "{} has {word}", source.path);
         }
     }

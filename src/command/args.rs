@@ -29,6 +29,17 @@ impl<'a> Args<'a> {
         integer(self.next()?.bytes()).ok_or(Error::InvalidExpire)
     }
 
+    /// The next argument, the most that somebody will wait, in ms; 0: without
+    /// end.
+    pub fn timeout(&mut self) -> Result<Millis, Error> {
+        let timeout = integer(self.next()?.bytes()).ok_or(Error::BadTimeout)?;
+        if timeout < 0 {
+            Err(Error::NegativeTimeout)
+        } else {
+            Ok(timeout)
+        }
+    }
+
     /// The next argument, a number of things: 1 or more.
     pub fn count(&mut self) -> Result<usize, Error> {
         let number = integer(self.next()?.bytes()).ok_or(Error::NotAnInteger)?;

@@ -8,6 +8,10 @@ pub const KEY: Arg = Arg { name: "key", kind: ArgKind::Key, token: None, optiona
 pub const OWNER: Arg = Arg { name: "owner", kind: ArgKind::Text, token: None, optional: false };
 /// A lease in ms.
 pub const LEASE: Arg = Arg { name: "lease", kind: ArgKind::Integer, token: None, optional: false };
+/// Wait.
+pub const BLOCK: Arg = number("timeout", "BLOCK");
+/// Bind to the connection.
+pub const SESSION: Arg = word("session", "SESSION");
 /// No second hold.
 pub const ONCE: Arg = word("once", "ONCE");
 /// Leave a reservation.

@@ -1,8 +1,7 @@
 //! `RWLOCK.DOWNGRADE key owner lease`
 
 use super::docs::{KEY, LEASE, OWNER};
-use super::{Args, Command, Error, SINCE};
-use crate::engine;
+use super::{run, Args, Command, Error, SINCE};
 use crate::ffi::{CommandDocs, Ctx, KeyUse, Reply};
 
 /// Goes from write to read with no gap.
@@ -23,7 +22,7 @@ impl Command for Downgrade {
     fn run(ctx: Ctx<'_>, mut args: Args<'_>) -> Result<Reply, Error> {
         let (key, owner, lease) = (args.next()?, args.next()?, args.millis()?);
         args.finish()?;
-        engine::downgrade(ctx, key, owner, lease)?;
+        run(ctx, |engine| engine.downgrade(ctx, key, owner, lease))?;
         Ok(Reply::Ok)
     }
 }

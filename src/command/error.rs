@@ -1,6 +1,6 @@
 //! Errors, as clients see them: a code, a space, a sentence (SPEC section 7).
 
-use crate::core::{Mode, NotHeld, TooMany, MAX_READS};
+use crate::core::{Mode, NotHeld, OwnerId, TooMany, MAX_READS};
 use crate::engine;
 use crate::store;
 
@@ -11,6 +11,12 @@ pub enum Error {
     Syntax,
     /// A time is out of range.
     InvalidExpire,
+    /// A timeout is no integer, or too large.
+    BadTimeout,
+    /// A timeout is below 0.
+    NegativeTimeout,
+    /// The module is being unloaded.
+    Stopped,
     /// A number is none.
     NotAnInteger,
     /// A number is below 1.
@@ -28,9 +34,27 @@ impl From<engine::Error> for Error {
 impl Error {
     /// The line of the reply to `command`.
     pub fn text(&self, command: &str) -> String {
-        use engine::Error::{InvalidExpire, NotHeld, Store, TooMany};
+        use engine::Error::{
+            Deadlock, Elsewhere, InvalidExpire, InvalidTimeout, NoSession, NotHeld, OtherUpgrade,
+            Store, TooMany, TooManyWaiters,
+        };
         match self {
             Error::Syntax => "ERR syntax error".into(),
+            Error::BadTimeout | Error::Engine(InvalidTimeout) => {
+                "ERR timeout is not an integer or out of range".into()
+            }
+            Error::NegativeTimeout => "ERR timeout is negative".into(),
+            Error::Stopped => "ERR the module is being unloaded".into(),
+            Error::Engine(Deadlock(circle)) => deadlock(circle),
+            Error::Engine(OtherUpgrade(owner)) => format!(
+                "DEADLOCK {} waits to upgrade and each would wait for the other",
+                name(owner)
+            ),
+            Error::Engine(TooManyWaiters) => "ERR too many waiters".into(),
+            Error::Engine(NoSession) => {
+                "ERR SESSION needs a client connection, there is none here".into()
+            }
+            Error::Engine(Elsewhere(error)) => error.clone(),
             Error::NotAnInteger => "ERR value is not an integer or out of range".into(),
             Error::NotPositive => "ERR value is out of range, must be positive".into(),
             Error::InvalidExpire | Error::Engine(InvalidExpire) => {
@@ -70,8 +94,7 @@ fn keys(error: &store::Error) -> String {
             format!("WRONGTYPE Operation against a key holding the wrong kind of value: {what}")
         }
         store::Error::Clash(lock) => {
-            let name: String = String::from_utf8_lossy(lock).chars().take(MAX_NAME).collect();
-            format!("ERR key clash with lock {name}")
+            format!("ERR key clash with lock {}", name(lock))
         }
         store::Error::TooManyReads => {
             "ERR the hash counts more read holds than there can be".into()
@@ -88,6 +111,26 @@ fn keys(error: &store::Error) -> String {
             "TRYAGAIN the lock's slot is being migrated, its keys may be on two nodes".into()
         }
     }
+}
+
+fn deadlock(circle: &[OwnerId]) -> String {
+    match circle {
+        [owner] => format!("DEADLOCK {} reads this lock and would wait for itself", name(owner)),
+        circle => {
+            let mut text = "DEADLOCK ".to_string();
+            for (at, owner) in circle.iter().enumerate() {
+                let next = &circle[(at + 1) % circle.len()];
+                let comma = if at == 0 { "" } else { ", " };
+                text += &format!("{comma}{} waits for {}", name(owner), name(next));
+            }
+            text
+        }
+    }
+}
+
+/// A name as an error shows it.
+fn name(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).chars().take(MAX_NAME).collect()
 }
 
 /// The most of a name that an error shows, in characters.

@@ -1,9 +1,8 @@
 //! `RWLOCK.FORCEUNLOCK key [READ | WRITE]`
 
 use super::docs::{one_of, KEY, READ, WRITE};
-use super::{Args, Command, Error, SINCE};
+use super::{run, Args, Command, Error, SINCE};
 use crate::core::Mode;
-use crate::engine;
 use crate::ffi::{CommandDocs, Ctx, KeyUse, Reply};
 
 /// Breaks a lock open.
@@ -30,6 +29,6 @@ impl Command for ForceUnlock {
             Some(_) => return Err(Error::Syntax),
         };
         args.finish()?;
-        Ok(Reply::Integer(engine::force(ctx, key, only)?.into()))
+        Ok(Reply::Integer(run(ctx, |engine| engine.force(ctx, key, only))?.into()))
     }
 }

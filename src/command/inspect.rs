@@ -2,9 +2,9 @@
 
 use super::docs::{COUNT, KEY};
 use super::error::word;
-use super::{Args, Command, Error, SINCE};
-use crate::core::{End, Kind, Millis};
-use crate::engine::{self, Holder, Picture};
+use super::{run, Args, Command, Error, SINCE};
+use crate::core::{End, Kind, Millis, Want};
+use crate::engine::{Holder, Picture, WaiterPicture};
 use crate::ffi::{CommandDocs, Ctx, KeyUse, Reply};
 
 /// Tells all about a lock.
@@ -16,8 +16,8 @@ const DEFAULT_COUNT: usize = 100;
 impl Command for Inspect {
     const DOCS: CommandDocs = CommandDocs {
         name: "rwlock.inspect",
-        summary: "Tells a lock's mode, holders, reservation and last fencing token",
-        complexity: "O(N) with N the holds on the lock",
+        summary: "Tells a lock's mode, holders, waiters, reservation and last fencing token",
+        complexity: "O(N+M*log(M)) with N the holds on the lock and M its waiters",
         since: SINCE,
         flags: "readonly",
         arity: -2,
@@ -27,13 +27,18 @@ impl Command for Inspect {
 
     fn run(ctx: Ctx<'_>, mut args: Args<'_>) -> Result<Reply, Error> {
         let key = args.next()?;
-        let count = match args.word().as_deref() {
-            None => DEFAULT_COUNT,
-            Some(b"COUNT") => args.count()?,
-            Some(_) => return Err(Error::Syntax),
-        };
+        let count = count_option(&mut args)?;
         args.finish()?;
-        Ok(picture(engine::inspect(ctx, key, count)?))
+        Ok(picture(run(ctx, |engine| engine.inspect(ctx, key, count))?))
+    }
+}
+
+/// `[COUNT n]`
+pub fn count_option(args: &mut Args<'_>) -> Result<usize, Error> {
+    match args.word().as_deref() {
+        None => Ok(DEFAULT_COUNT),
+        Some(b"COUNT") => args.count(),
+        Some(_) => Err(Error::Syntax),
     }
 }
 
@@ -48,8 +53,8 @@ fn picture(picture: Picture) -> Reply {
         ("ttl", ttl),
         ("holders", Reply::Array(picture.holders.into_iter().map(|h| holder(h, now)).collect())),
         ("holders_total", Reply::Integer(picture.holders_total as i64)),
-        ("waiters", Reply::Array(Vec::new())),
-        ("waiters_total", Reply::Integer(0)),
+        ("waiters", Reply::Array(picture.waiters.into_iter().map(|w| waiter(w, now)).collect())),
+        ("waiters_total", Reply::Integer(picture.waiters_total as i64)),
         ("reserved_by", picture.reserved.map_or(Reply::Null, |by| Reply::Bulk(by.owner))),
         ("fence", Reply::Integer(picture.fence)),
     ])
@@ -65,8 +70,28 @@ fn holder(holder: Holder, now: Millis) -> Reply {
         ("kind", text(kind)),
         ("holds", Reply::Integer(i64::try_from(holder.holds).unwrap_or(i64::MAX))),
         ("ttl", left(holder.end, now)),
-        ("session", Reply::Integer(0)),
+        ("session", client(holder.session)),
     ])
+}
+
+fn waiter(waiter: WaiterPicture, now: Millis) -> Reply {
+    let kind = match waiter.want {
+        Want::Upgrade => "upgrade",
+        Want::Read => "read",
+        Want::Write => "write",
+    };
+    let timeout = waiter.until.and_then(|until| until.left(now)).unwrap_or(0);
+    Reply::Map(vec![
+        ("owner", Reply::Bulk(waiter.owner)),
+        ("kind", text(kind)),
+        ("waited", Reply::Integer(now.saturating_sub(waiter.since).max(0))),
+        ("timeout", Reply::Integer(timeout)),
+        ("client", client(waiter.client)),
+    ])
+}
+
+fn client(id: u64) -> Reply {
+    Reply::Integer(i64::try_from(id).unwrap_or(0))
 }
 
 fn left(end: End, now: Millis) -> Reply {

@@ -8,6 +8,7 @@ mod error;
 mod forceunlock;
 mod help;
 mod inspect;
+mod queues;
 mod renew;
 mod request;
 mod rlock;
@@ -15,7 +16,9 @@ mod unlock;
 mod upgrade;
 mod wlock;
 
+use crate::engine::{self, Engine};
 use crate::ffi::{CommandDocs, Ctx, Reply, Run, Str};
+use crate::server;
 use args::Args;
 use error::Error;
 
@@ -41,7 +44,7 @@ impl Row {
 }
 
 /// Every command of the module.
-const TABLE: [Row; 9] = [
+const TABLE: [Row; 10] = [
     Row::of::<rlock::Rlock>(),
     Row::of::<wlock::Wlock>(),
     Row::of::<unlock::Unlock>(),
@@ -50,12 +53,21 @@ const TABLE: [Row; 9] = [
     Row::of::<downgrade::Downgrade>(),
     Row::of::<forceunlock::ForceUnlock>(),
     Row::of::<inspect::Inspect>(),
+    Row::of::<queues::Queues>(),
     Row::of::<help::Help>(),
 ];
 
 /// Registers every command.
 pub fn register(ctx: Ctx<'_>) -> Result<(), String> {
     TABLE.iter().try_for_each(|row| (row.register)(ctx))
+}
+
+/// Runs a use case of the engine.
+fn run<R>(
+    ctx: Ctx<'_>,
+    work: impl FnOnce(&mut Engine) -> Result<R, engine::Error>,
+) -> Result<R, Error> {
+    Ok(server::run(ctx, work).ok_or(Error::Stopped)??)
 }
 
 /// A command as the server calls it.

@@ -1,36 +1,65 @@
-//! What RLOCK and WLOCK share: `key owner lease` and the options.
+//! What RLOCK, WLOCK and UPGRADE share: `key owner lease` and the options.
 
 use super::{Args, Error};
-use crate::core::Kind;
-use crate::engine::{Acquire, Acquired};
-use crate::ffi::Reply;
+use crate::core::Want;
+use crate::engine::{Acquired, Answer, Ask};
+use crate::ffi::{Ctx, Reply};
+use crate::server;
 
-/// Reads the arguments of a request for a hold of this kind.
-pub fn parse<'a>(mut args: Args<'a>, kind: Kind) -> Result<Acquire<'a>, Error> {
-    let mut request = Acquire {
+/// Reads the arguments of a request, runs it and makes the reply. `render`
+/// makes the reply of an answer that comes later.
+pub fn run(
+    ctx: Ctx<'_>,
+    args: Args<'_>,
+    want: Want,
+    render: fn(Answer) -> Reply,
+) -> Result<Reply, Error> {
+    let ask = parse(args, want)?;
+    Ok(server::acquire(ctx, &ask, render)?.map_or(Reply::Later, reply))
+}
+
+fn parse<'a>(mut args: Args<'a>, want: Want) -> Result<Ask<'a>, Error> {
+    let mut ask = Ask {
         key: args.next()?,
         owner: args.next()?,
         lease: args.millis()?,
-        kind,
+        want,
         once: false,
+        session: false,
         reserve: None,
+        block: None,
     };
     while let Some(word) = args.word() {
         match word.as_slice() {
-            b"ONCE" if !request.once => request.once = true,
-            b"RESERVE" if kind == Kind::Write && request.reserve.is_none() => {
-                request.reserve = Some(args.millis()?);
+            b"BLOCK" if ask.block.is_none() => ask.block = Some(args.timeout()?),
+            b"SESSION" if !ask.session => ask.session = true,
+            b"ONCE" if want != Want::Upgrade && !ask.once => ask.once = true,
+            b"RESERVE" if want == Want::Write && ask.reserve.is_none() => {
+                ask.reserve = Some(args.millis()?);
             }
             _ => return Err(Error::Syntax),
         }
     }
-    Ok(request)
+    if ask.reserve.is_some() && ask.block.is_some() {
+        return Err(Error::Syntax);
+    }
+    Ok(ask)
+}
+
+/// The reply of an answer that comes to the command of this name.
+pub fn answer(answer: Answer, command: &str) -> Reply {
+    match answer {
+        Answer::Held(_) => Reply::Ok,
+        Answer::TimedOut(left) => reply(Acquired::Refused(left)),
+        Answer::Failed(error) => Reply::Error(Error::from(error).text(command)),
+    }
 }
 
 /// `OK`, or the ms to wait at the most; -1: without end.
-pub fn reply(acquired: Acquired) -> Reply {
+fn reply(acquired: Acquired) -> Reply {
     match acquired {
         Acquired::Held => Reply::Ok,
         Acquired::Refused(left) => Reply::Integer(left.unwrap_or(-1)),
+        Acquired::Waiting(_) => Reply::Later,
     }
 }

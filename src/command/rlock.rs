@@ -1,9 +1,8 @@
-//! `RWLOCK.RLOCK key owner lease [ONCE]`
+//! `RWLOCK.RLOCK key owner lease [BLOCK timeout] [SESSION] [ONCE]`
 
-use super::docs::{KEY, LEASE, ONCE, OWNER};
+use super::docs::{BLOCK, KEY, LEASE, ONCE, OWNER, SESSION};
 use super::{request, Args, Command, Error, SINCE};
-use crate::core::Kind;
-use crate::engine;
+use crate::core::Want;
 use crate::ffi::{CommandDocs, Ctx, KeyUse, Reply};
 
 /// Takes a read hold.
@@ -15,14 +14,13 @@ impl Command for Rlock {
         summary: "Takes a read (shared) hold on a lock",
         complexity: "O(N) with N the read holds that the owner has already",
         since: SINCE,
-        flags: "write deny-oom fast",
+        flags: "write deny-oom blocking",
         arity: -4,
         key: KeyUse::Update,
-        args: &[KEY, OWNER, LEASE, ONCE],
+        args: &[KEY, OWNER, LEASE, BLOCK, SESSION, ONCE],
     };
 
     fn run(ctx: Ctx<'_>, args: Args<'_>) -> Result<Reply, Error> {
-        let ask = request::parse(args, Kind::Read)?;
-        Ok(request::reply(engine::acquire(ctx, &ask)?))
+        request::run(ctx, args, Want::Read, |answer| request::answer(answer, Self::DOCS.name))
     }
 }

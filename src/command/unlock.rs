@@ -1,9 +1,8 @@
 //! `RWLOCK.UNLOCK key owner [READ | WRITE | ALL]`
 
 use super::docs::{one_of, word, KEY, OWNER, READ, WRITE};
-use super::{Args, Command, Error, SINCE};
+use super::{run, Args, Command, Error, SINCE};
 use crate::core::{Kind, Which};
-use crate::engine;
 use crate::ffi::{Arg, CommandDocs, Ctx, KeyUse, Reply};
 
 /// Gives back one hold, or all of an owner.
@@ -34,6 +33,6 @@ impl Command for Unlock {
             Some(_) => return Err(Error::Syntax),
         };
         args.finish()?;
-        Ok(Reply::Integer(engine::release(ctx, key, owner, which)?.into()))
+        Ok(Reply::Integer(run(ctx, |engine| engine.release(ctx, key, owner, which))?.into()))
     }
 }

@@ -1,8 +1,8 @@
-//! `RWLOCK.UPGRADE key owner lease`
+//! `RWLOCK.UPGRADE key owner lease [BLOCK timeout] [SESSION]`
 
-use super::docs::{KEY, LEASE, OWNER};
+use super::docs::{BLOCK, KEY, LEASE, OWNER, SESSION};
 use super::{request, Args, Command, Error, SINCE};
-use crate::engine;
+use crate::core::Want;
 use crate::ffi::{CommandDocs, Ctx, KeyUse, Reply};
 
 /// Goes from read to write with no gap.
@@ -14,15 +14,13 @@ impl Command for Upgrade {
         summary: "Turns the only reader of a lock into its writer",
         complexity: "O(N) with N the read holds of the owner",
         since: SINCE,
-        flags: "write deny-oom fast",
-        arity: 4,
+        flags: "write deny-oom blocking",
+        arity: -4,
         key: KeyUse::Update,
-        args: &[KEY, OWNER, LEASE],
+        args: &[KEY, OWNER, LEASE, BLOCK, SESSION],
     };
 
-    fn run(ctx: Ctx<'_>, mut args: Args<'_>) -> Result<Reply, Error> {
-        let (key, owner, lease) = (args.next()?, args.next()?, args.millis()?);
-        args.finish()?;
-        Ok(request::reply(engine::upgrade(ctx, key, owner, lease)?))
+    fn run(ctx: Ctx<'_>, args: Args<'_>) -> Result<Reply, Error> {
+        request::run(ctx, args, Want::Upgrade, |answer| request::answer(answer, Self::DOCS.name))
     }
 }

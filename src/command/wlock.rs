@@ -1,9 +1,8 @@
-//! `RWLOCK.WLOCK key owner lease [ONCE] [RESERVE ms]`
+//! `RWLOCK.WLOCK key owner lease [BLOCK timeout] [SESSION] [ONCE] [RESERVE ms]`
 
-use super::docs::{KEY, LEASE, ONCE, OWNER, RESERVE};
+use super::docs::{BLOCK, KEY, LEASE, ONCE, OWNER, RESERVE, SESSION};
 use super::{request, Args, Command, Error, SINCE};
-use crate::core::Kind;
-use crate::engine;
+use crate::core::Want;
 use crate::ffi::{CommandDocs, Ctx, KeyUse, Reply};
 
 /// Takes a write hold.
@@ -15,14 +14,13 @@ impl Command for Wlock {
         summary: "Takes a write (exclusive) hold on a lock",
         complexity: "O(N) with N the read holds that the owner has already",
         since: SINCE,
-        flags: "write deny-oom fast",
+        flags: "write deny-oom blocking",
         arity: -4,
         key: KeyUse::Update,
-        args: &[KEY, OWNER, LEASE, ONCE, RESERVE],
+        args: &[KEY, OWNER, LEASE, BLOCK, SESSION, ONCE, RESERVE],
     };
 
     fn run(ctx: Ctx<'_>, args: Args<'_>) -> Result<Reply, Error> {
-        let ask = request::parse(args, Kind::Write)?;
-        Ok(request::reply(engine::acquire(ctx, &ask)?))
+        request::run(ctx, args, Want::Write, |answer| request::answer(answer, Self::DOCS.name))
     }
 }

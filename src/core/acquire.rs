@@ -41,6 +41,8 @@ pub enum Refusal {
     Held,
     /// Another owner's reservation, on a lock that is free.
     Reserved,
+    /// Those who wait already.
+    Queue,
 }
 
 /// The answer to a request.

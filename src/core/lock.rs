@@ -94,8 +94,14 @@ impl Lock {
         }
     }
 
+    /// Makes the lock last at least as long as its readers.
+    pub fn lengthen_to_readers(&mut self) {
+        let latest = self.latest_read();
+        self.lengthen(latest);
+    }
+
     /// Makes the lock last at least until `end`.
-    pub(super) fn lengthen(&mut self, end: End) {
+    pub fn lengthen(&mut self, end: End) {
         self.end = self.end.max(end);
     }
 }

@@ -6,18 +6,25 @@
 
 mod acquire;
 mod announce;
+mod deadlock;
 mod lock;
+mod queue;
 mod release;
 mod renew;
+mod serve;
 #[cfg(test)]
 mod tests;
 mod time;
+mod turns;
 
 pub use acquire::{acquire, downgrade, upgrade, Kind, Refusal, Request, Reservation, Verdict};
 pub use announce::{announcement, Announcement};
+pub use deadlock::{find_cycle, Blockers, Circle};
 pub use lock::{Ends, Holds, Lock, Mode, Others};
-pub use release::{release, NotHeld, Which};
+pub use queue::{OwnerId, Policy, Queue, WaiterId, Want};
+pub use release::{kind_to_release, release, NotHeld, Which};
 pub use renew::renew;
+pub use serve::{serve, serve_owner, Ledger, Turn};
 pub use time::{End, Millis};
 
 /// Why a rule refuses to count further.

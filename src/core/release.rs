@@ -38,19 +38,28 @@ impl NotHeld {
     }
 }
 
-/// Decides an UNLOCK: the lock as it shall be.
-pub fn release(lock: &Lock, which: Which) -> Result<Lock, NotHeld> {
-    let mut after = lock.clone();
+/// The kind of hold that UNLOCK gives back; None: all of them.
+pub fn kind_to_release(lock: &Lock, which: Which) -> Option<Kind> {
     match which {
-        Which::All if lock.own.is_empty() => return Err(NotHeld::of(lock, Kind::Read)),
-        Which::All => {
+        Which::All => None,
+        Which::One(kind) => Some(kind),
+        Which::Any if lock.own.reads.is_empty() && lock.own.writes > 0 => Some(Kind::Write),
+        Which::Any => Some(Kind::Read),
+    }
+}
+
+/// Decides an UNLOCK: the lock as it shall be. `rank`: which of the owner's
+/// read holds goes, counted from 0; None: the highest.
+pub fn release(lock: &Lock, which: Which, rank: Option<usize>) -> Result<Lock, NotHeld> {
+    let mut after = lock.clone();
+    match kind_to_release(lock, which) {
+        None if lock.own.is_empty() => return Err(NotHeld::of(lock, Kind::Read)),
+        None => {
             after.own.reads.clear();
             after.own.writes = 0;
         }
-        Which::One(Kind::Write) => give_write(&mut after)?,
-        Which::One(Kind::Read) => give_read(&mut after)?,
-        Which::Any if lock.own.reads.is_empty() && lock.own.writes > 0 => give_write(&mut after)?,
-        Which::Any => give_read(&mut after)?,
+        Some(Kind::Write) => give_write(&mut after)?,
+        Some(Kind::Read) => give_read(&mut after, rank)?,
     }
     match after.mode() {
         // Never shortened: it is the write lease.
@@ -61,11 +70,12 @@ pub fn release(lock: &Lock, which: Which) -> Result<Lock, NotHeld> {
     Ok(after)
 }
 
-fn give_read(lock: &mut Lock) -> Result<(), NotHeld> {
-    match lock.own.reads.pop() {
-        Some(_) => Ok(()),
-        None => Err(NotHeld::of(lock, Kind::Read)),
-    }
+fn give_read(lock: &mut Lock, rank: Option<usize>) -> Result<(), NotHeld> {
+    let Some(highest) = lock.own.reads.len().checked_sub(1) else {
+        return Err(NotHeld::of(lock, Kind::Read));
+    };
+    lock.own.reads.remove(rank.unwrap_or(highest).min(highest));
+    Ok(())
 }
 
 fn give_write(lock: &mut Lock) -> Result<(), NotHeld> {

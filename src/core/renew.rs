@@ -13,7 +13,6 @@ pub fn renew(lock: &Lock, lease: End) -> Result<Lock, NotHeld> {
         *end = lease.max(*end);
     }
     after.lengthen(lease);
-    let latest = after.latest_read();
-    after.lengthen(latest);
+    after.lengthen_to_readers();
     Ok(after)
 }

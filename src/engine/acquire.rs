@@ -1,24 +1,33 @@
 //! Taking holds and changing their kind.
 
-use super::{end_of, Error};
-use crate::core::{self, Kind, Lock, Millis, Refusal, Request, Reservation, Verdict};
+use super::sessions::Grant;
+use super::wait::Waiting;
+use super::{end_of, Engine, Error, Scene};
+use crate::core::{
+    self, End, Kind, Lock, Millis, Mode, NotHeld, Policy, Refusal, Request, Reservation, Verdict,
+    WaiterId, Want,
+};
 use crate::ffi::{Access, Ctx, Str};
 use crate::store::{Owner, Reserved, Seen, Store, Survey};
 
 /// A request for a hold.
-pub struct Acquire<'a> {
+pub struct Ask<'a> {
     /// The lock.
     pub key: &'a Str,
     /// Who asks.
     pub owner: &'a Str,
-    /// The kind of hold.
-    pub kind: Kind,
+    /// What for.
+    pub want: Want,
     /// How long the hold lives, in ms.
     pub lease: Millis,
     /// No second hold of this kind.
     pub once: bool,
+    /// Bind the hold to the connection.
+    pub session: bool,
     /// When refused, leave a reservation that stands for so many ms.
     pub reserve: Option<Millis>,
+    /// When refused, wait for so many ms; 0: without end.
+    pub block: Option<Millis>,
 }
 
 /// The answer to a request.
@@ -29,95 +38,195 @@ pub enum Acquired {
     /// Not now: the ms until what stands in the way ends at the latest; None
     /// when it never ends by itself.
     Refused(Option<Millis>),
+    /// The answer will come.
+    Waiting(WaiterId),
 }
 
-/// RLOCK and WLOCK.
-pub fn acquire(ctx: Ctx<'_>, ask: &Acquire<'_>) -> Result<Acquired, Error> {
-    let owner = Owner::new(ask.owner)?;
-    let mut store = Store::open(ctx, ask.key, Access::Write)?;
-    let lease = end_of(&store, ask.lease)?;
-    let reserve = ask.reserve.map(|ms| end_of(&store, ms)).transpose()?;
-    let seen = store.look(&owner, Survey::Mode)?;
-    let reserved = match ask.kind {
-        // A holder is not held up by a reservation, nor does it consume one.
-        Kind::Read if !seen.lock.own.is_empty() => None,
-        _ => store.reservation()?,
-    };
-    let reservation = match &reserved {
-        None => Reservation::None,
-        Some(reserved) if reserved.owner == owner.bytes() => Reservation::Own,
-        Some(_) => Reservation::Other,
-    };
-    let request = Request { kind: ask.kind, lease, once: ask.once };
-    match core::acquire(&seen.lock, request, reservation)? {
-        Verdict::Granted(after) => {
-            store.commit(&seen, &owner, &after)?;
-            if ask.kind == Kind::Write && reservation == Reservation::Own {
-                store.consume_reservation();
+/// A request as it is tried, at once or when its turn comes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Terms {
+    pub want: Want,
+    pub lease: Millis,
+    pub once: bool,
+    /// The client that the hold is to be bound to.
+    pub session: Option<u64>,
+}
+
+/// What came of a try.
+pub(super) enum Taken {
+    Held(Grant),
+    Refused { lock: Lock, refusal: Refusal, reserved: Option<Reserved> },
+}
+
+impl Engine {
+    /// RLOCK, WLOCK and UPGRADE.
+    pub fn acquire(&mut self, ctx: Ctx<'_>, ask: &Ask<'_>) -> Result<Acquired, Error> {
+        let owner = Owner::new(ask.owner)?;
+        let session = match ask.session {
+            true => Some(session_client(ctx)?),
+            false => None,
+        };
+        let mut store = Store::open(ctx, ask.key, Access::Write)?;
+        end_of(&store, ask.lease)?;
+        let reserve = ask.reserve.map(|ms| end_of(&store, ms)).transpose()?;
+        let until = match ask.block {
+            Some(ms) if ms > 0 => {
+                Some(End::of_lease(store.now(), ms).ok_or(Error::InvalidTimeout)?)
             }
-            Ok(Acquired::Held)
-        }
-        Verdict::Refused(refusal) => {
-            store.commit(&seen, &owner, &seen.lock)?;
-            if let Some(end) = reserve.filter(|_| reservation != Reservation::Other) {
-                store.reserve(ask.owner, end);
+            _ => None,
+        };
+        let scene = Scene::of_command(ctx);
+        self.catch_up(scene, &mut store);
+        let terms = Terms { want: ask.want, lease: ask.lease, once: ask.once, session };
+        let taken = self.take(scene, &mut store, &owner, terms, Queueing::Behind)?;
+        let (lock, refusal, reserved) = match taken {
+            Taken::Held(_) => {
+                self.serve_holder(scene, &mut store, owner.bytes());
+                if ask.want == Want::Read && self.settings.policy == Policy::PreferReaders {
+                    // Readers that a reservation held up join, now that it is read.
+                    self.serve(scene, &mut store);
+                }
+                return Ok(Acquired::Held);
             }
-            Ok(refused(&store, &seen.lock, refusal, reserved))
+            Taken::Refused { lock, refusal, reserved } => (lock, refusal, reserved),
+        };
+        if ask.block.is_some() && ctx.situation().may_block {
+            let waiting = Waiting { terms, since: store.now(), until };
+            return self.wait(scene, &mut store, &owner, &lock, waiting);
         }
+        let others = reserved.as_ref().is_some_and(|by| by.owner != owner.bytes());
+        if let Some(end) = reserve.filter(|_| !others && !self.has_queue(scene, &store)) {
+            store.reserve(ask.owner, end);
+        }
+        Ok(Acquired::Refused(left(&store, &lock, refusal, reserved)))
+    }
+
+    /// Tries a request.
+    pub(super) fn take(
+        &mut self,
+        scene: Scene<'_>,
+        store: &mut Store<'_>,
+        owner: &Owner<'_>,
+        terms: Terms,
+        queueing: Queueing,
+    ) -> Result<Taken, Error> {
+        let lease = end_of(store, terms.lease)?;
+        let survey = if terms.want == Want::Upgrade { Survey::Presence } else { Survey::Mode };
+        let seen = self.look(scene, store, owner, survey)?;
+        let lock = &seen.lock;
+        let reserved = match terms.want {
+            Want::Upgrade => None,
+            // A holder is not held up by a reservation, nor does it consume one.
+            Want::Read if !lock.own.is_empty() => None,
+            Want::Read | Want::Write => store.reservation()?,
+        };
+        let reservation = match &reserved {
+            None => Reservation::None,
+            Some(by) if by.owner == owner.bytes() => Reservation::Own,
+            Some(_) if self.joins_whoever_waits(terms.want, lock) => Reservation::None,
+            Some(_) => Reservation::Other,
+        };
+        let behind = queueing == Queueing::Behind
+            && !terms.want.is_open_to(lock)
+            && self.queue_holds_up(scene, store, owner, terms.want, lock, reservation);
+        let request = |kind| Request { kind, lease, once: terms.once };
+        let verdict = match terms.want {
+            Want::Upgrade => {
+                self.settled(scene, store, &seen, owner, core::upgrade(lock, lease)?)?
+            }
+            _ if behind => Verdict::Refused(Refusal::Queue),
+            Want::Read => core::acquire(lock, request(Kind::Read), reservation)?,
+            Want::Write => core::acquire(lock, request(Kind::Write), reservation)?,
+        };
+        match verdict {
+            Verdict::Granted(after) => {
+                self.commit(scene, store, &seen, owner, &after)?;
+                if terms.want == Want::Write && reservation == Reservation::Own {
+                    store.consume_reservation();
+                }
+                Ok(Taken::Held(self.bind(scene, store, &seen, owner, &after, terms)))
+            }
+            Verdict::Refused(refusal) => {
+                self.commit(scene, store, &seen, owner, lock)?;
+                Ok(Taken::Refused { lock: seen.lock, refusal, reserved })
+            }
+        }
+    }
+
+    /// Whether the policy lets a reader join, whoever waits or has reserved.
+    fn joins_whoever_waits(&self, want: Want, lock: &Lock) -> bool {
+        self.settings.policy == Policy::PreferReaders
+            && want == Want::Read
+            && lock.mode() == Some(Mode::Read)
+    }
+
+    /// DOWNGRADE.
+    pub fn downgrade(
+        &mut self,
+        ctx: Ctx<'_>,
+        key: &Str,
+        owner: &Str,
+        lease: Millis,
+    ) -> Result<(), Error> {
+        let owner = Owner::new(owner)?;
+        let mut store = Store::open(ctx, key, Access::Write)?;
+        let lease = end_of(&store, lease)?;
+        let scene = Scene::of_command(ctx);
+        self.catch_up(scene, &mut store);
+        let seen = self.look(scene, &store, &owner, Survey::Ends)?;
+        let after = core::downgrade(&seen.lock, lease);
+        let after = self.settled(scene, &mut store, &seen, &owner, after)?;
+        self.commit(scene, &mut store, &seen, &owner, &after)?;
+        self.bindings_follow_downgrade(scene, &store, &seen, &owner, &after);
+        self.serve(scene, &mut store);
+        Ok(())
+    }
+
+    /// A rule's result; when it is NOTHELD, the lapsed holds that the look met
+    /// (often the very reason) are removed first.
+    pub(super) fn settled<T>(
+        &mut self,
+        scene: Scene<'_>,
+        store: &mut Store<'_>,
+        seen: &Seen,
+        owner: &Owner<'_>,
+        result: Result<T, NotHeld>,
+    ) -> Result<T, Error> {
+        if result.is_err() {
+            self.commit(scene, store, seen, owner, &seen.lock)?;
+        }
+        Ok(result?)
     }
 }
 
-/// UPGRADE.
-pub fn upgrade(ctx: Ctx<'_>, key: &Str, owner: &Str, lease: Millis) -> Result<Acquired, Error> {
-    let owner = Owner::new(owner)?;
-    let mut store = Store::open(ctx, key, Access::Write)?;
-    let lease = end_of(&store, lease)?;
-    let seen = store.look(&owner, Survey::Presence)?;
-    match settled(&mut store, &seen, &owner, core::upgrade(&seen.lock, lease)?)? {
-        Verdict::Granted(after) => {
-            store.commit(&seen, &owner, &after)?;
-            Ok(Acquired::Held)
-        }
-        Verdict::Refused(refusal) => {
-            store.commit(&seen, &owner, &seen.lock)?;
-            Ok(refused(&store, &seen.lock, refusal, None))
-        }
-    }
+/// Where a request stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Queueing {
+    /// Behind those who wait.
+    Behind,
+    /// It is its turn.
+    Served,
 }
 
-/// DOWNGRADE.
-pub fn downgrade(ctx: Ctx<'_>, key: &Str, owner: &Str, lease: Millis) -> Result<(), Error> {
-    let owner = Owner::new(owner)?;
-    let mut store = Store::open(ctx, key, Access::Write)?;
-    let lease = end_of(&store, lease)?;
-    let seen = store.look(&owner, Survey::Ends)?;
-    let after = settled(&mut store, &seen, &owner, core::downgrade(&seen.lock, lease))?;
-    Ok(store.commit(&seen, &owner, &after)?)
-}
-
-/// A rule's result; when it is NOTHELD, the lapsed holds that the look met
-/// (often the very reason) are removed first.
-pub(super) fn settled<T>(
-    store: &mut Store<'_>,
-    seen: &Seen,
-    owner: &Owner<'_>,
-    result: Result<T, core::NotHeld>,
-) -> Result<T, Error> {
-    if result.is_err() {
-        store.commit(seen, owner, &seen.lock)?;
-    }
-    Ok(result?)
-}
-
-fn refused(
+/// The ms until what stands in the way ends at the latest.
+pub(super) fn left(
     store: &Store<'_>,
     lock: &Lock,
     refusal: Refusal,
     reserved: Option<Reserved>,
-) -> Acquired {
-    let end = match (refusal, reserved) {
-        (Refusal::Reserved, Some(reserved)) => reserved.end,
-        _ => lock.end,
-    };
-    Acquired::Refused(end.left(store.now()))
+) -> Option<Millis> {
+    match (lock.is_free(), reserved) {
+        (false, _) => lock.end.left(store.now()),
+        (true, Some(reserved)) if refusal != Refusal::Held => reserved.end.left(store.now()),
+        // Nothing is held or reserved: others are being served.
+        (true, _) => Some(0),
+    }
+}
+
+/// The client that a session hold is bound to.
+fn session_client(ctx: Ctx<'_>) -> Result<u64, Error> {
+    match ctx.client_id() {
+        Some(client) if !ctx.situation().script => Ok(client),
+        _ => Err(Error::NoSession),
+    }
 }

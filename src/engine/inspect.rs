@@ -1,7 +1,7 @@
 //! Looking without touching.
 
-use super::Error;
-use crate::core::{End, Kind, Millis, Mode};
+use super::{Engine, Error};
+use crate::core::{End, Kind, Millis, Mode, WaiterId, Want};
 use crate::ffi::{Access, Ctx, Str};
 use crate::store::{Entry, Held, Reserved, Store};
 
@@ -15,6 +15,10 @@ pub struct Picture {
     pub holders: Vec<Holder>,
     /// How many entries there are.
     pub holders_total: usize,
+    /// Who waits, in the order of service; as many as were asked for.
+    pub waiters: Vec<WaiterPicture>,
+    /// How many wait.
+    pub waiters_total: usize,
     /// A writer's reservation.
     pub reserved: Option<Reserved>,
     /// The last fencing token, or 0.
@@ -33,21 +37,91 @@ pub struct Holder {
     pub holds: u64,
     /// When the last of them ends.
     pub end: End,
+    /// A client that one of them is bound to; 0: none is.
+    pub session: u64,
 }
 
-/// INSPECT: at most `count` holders.
-pub fn inspect(ctx: Ctx<'_>, key: &Str, count: usize) -> Result<Picture, Error> {
-    let store = Store::open(ctx, key, Access::Read)?;
-    let (end, entries) = store.holders()?.unwrap_or((End::Never, Vec::new()));
-    Ok(Picture {
-        mode: mode(&entries),
-        end,
-        holders_total: entries.len(),
-        holders: entries.into_iter().take(count).map(|entry| holder(entry, end)).collect(),
-        reserved: store.reservation()?,
-        fence: store.last_token()?,
-        now: store.now(),
-    })
+/// Somebody who waits.
+pub struct WaiterPicture {
+    /// Who waits.
+    pub owner: Vec<u8>,
+    /// What for.
+    pub want: Want,
+    /// Since when.
+    pub since: Millis,
+    /// Until when at the latest.
+    pub until: Option<End>,
+    /// The client.
+    pub client: u64,
+}
+
+/// A lock that clients wait for.
+pub struct QueueLength {
+    /// The lock.
+    pub name: Vec<u8>,
+    /// How many wait.
+    pub waiters: usize,
+    /// Since when the first of them waits.
+    pub since: Millis,
+}
+
+impl Engine {
+    /// INSPECT: at most `count` holders and waiters.
+    pub fn inspect(&self, ctx: Ctx<'_>, key: &Str, count: usize) -> Result<Picture, Error> {
+        let store = Store::open(ctx, key, Access::Read)?;
+        let (end, entries) = store.holders()?.unwrap_or((End::Never, Vec::new()));
+        let known = self.memory.get(ctx.db(), key.bytes());
+        let queue = known.and_then(|known| known.queue.as_ref());
+        let in_order = queue.map(|queue| queue.in_order(self.settings.policy)).unwrap_or_default();
+        let lock = known.map(|known| &known.id);
+        let holder = |entry: Entry| {
+            let mut holder = holder(entry, end);
+            if let Some(lock) = lock {
+                holder.session = self.session_of(lock, &holder.owner, holder.kind);
+            }
+            holder
+        };
+        Ok(Picture {
+            mode: mode(&entries),
+            end,
+            holders_total: entries.len(),
+            holders: entries.into_iter().take(count).map(holder).collect(),
+            waiters_total: in_order.len(),
+            waiters: in_order.iter().take(count).filter_map(|(id, ..)| self.waiter(*id)).collect(),
+            reserved: store.reservation()?,
+            fence: store.last_token()?,
+            now: store.now(),
+        })
+    }
+
+    /// QUEUES: the longest queues of a database first, at most `count`.
+    pub fn queues(&self, ctx: Ctx<'_>, count: usize) -> Vec<QueueLength> {
+        let mut queues: Vec<QueueLength> = self
+            .memory
+            .locks(Some(ctx.db()))
+            .filter_map(|known| {
+                let queue = known.queue.as_ref()?;
+                let since = queue.first_arrival().and_then(|id| self.waiters.get(&id))?.since;
+                Some(QueueLength { name: known.id.name.to_vec(), waiters: queue.len(), since })
+            })
+            .collect();
+        queues.sort_by(|one, other| {
+            (other.waiters, one.since, &one.name).cmp(&(one.waiters, other.since, &other.name))
+        });
+        queues.truncate(count);
+        queues
+    }
+
+    fn waiter(&self, id: WaiterId) -> Option<WaiterPicture> {
+        let waiter = self.waiters.get(&id)?;
+        Some(WaiterPicture {
+            owner: waiter.owner.to_vec(),
+            want: waiter.terms.want,
+            since: waiter.since,
+            until: waiter.until,
+            client: waiter.client,
+        })
+    }
 }
 
 fn mode(entries: &[Entry]) -> Option<Mode> {
@@ -65,7 +139,10 @@ fn holder(Entry { owner, held }: Entry, lock_end: End) -> Holder {
             kind: Kind::Read,
             holds: ends.len() as u64,
             end: ends.into_iter().max().unwrap_or(lock_end),
+            session: 0,
         },
-        Held::Writes(holds) => Holder { owner, kind: Kind::Write, holds, end: lock_end },
+        Held::Writes(holds) => {
+            Holder { owner, kind: Kind::Write, holds, end: lock_end, session: 0 }
+        }
     }
 }

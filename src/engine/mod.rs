@@ -1,50 +1,113 @@
 //! The use cases: look at the lock, ask the rules, carry out. The only path on
 //! which a lock changes.
+//!
+//! What lives in memory here is what dies with the process anyway: who waits,
+//! which holds are bound to a connection, and when to look at a lock again.
 
 mod acquire;
+mod alarms;
+mod bindings;
+mod deadlock;
+mod error;
+mod foreign;
 mod inspect;
+mod lapse;
+mod memory;
+mod readers;
 mod release;
+mod serve;
+mod sessions;
+mod slots;
+mod sweep;
+mod wait;
 
-pub use acquire::{acquire, downgrade, upgrade, Acquire, Acquired};
-pub use inspect::{inspect, Holder, Picture};
-pub use release::{force, release, renew};
+pub use acquire::{Acquired, Ask};
+pub use error::Error;
+pub use foreign::Change;
+pub use inspect::{Holder, Picture, QueueLength, WaiterPicture};
+pub use wait::{Answer, Left};
 
-use crate::core::{End, Millis, NotHeld, TooMany};
-use crate::store::{self, Store};
+use crate::core::{End, Millis, OwnerId, Policy, WaiterId};
+use crate::ffi::Ctx;
+use crate::store::Store;
+use alarms::Alarms;
+use memory::Memory;
+use sessions::{BindingId, Sessions};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use wait::Waiter;
 
-/// Why a use case ended without doing what was asked. Nothing has changed
-/// then, but lapsed holds may have been removed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Error {
-    /// The owner has no such live hold.
-    NotHeld(NotHeld),
-    /// There are too many holds.
-    TooMany(TooMany),
-    /// A lease (or a reservation's time) is below 1 ms or beyond the server's
-    /// expiry.
-    InvalidExpire,
-    /// The keys are not as they should be.
-    Store(store::Error),
+/// What an operator can set.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// Who goes first.
+    pub policy: Policy,
+    /// Whether circles of waiters are looked for.
+    pub deadlock_detection: bool,
+    /// How many may wait, over the whole server; 0: any number.
+    pub max_waiters: usize,
 }
 
-impl From<store::Error> for Error {
-    fn from(error: store::Error) -> Error {
-        Error::Store(error)
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings { policy: Policy::Fifo, deadlock_detection: true, max_waiters: 100_000 }
     }
 }
 
-impl From<NotHeld> for Error {
-    fn from(reason: NotHeld) -> Error {
-        Error::NotHeld(reason)
-    }
+/// The use cases and what they remember.
+#[derive(Default)]
+pub struct Engine {
+    /// What an operator can set.
+    pub settings: Settings,
+    memory: Memory,
+    alarms: Alarms,
+    waiters: BTreeMap<WaiterId, Waiter>,
+    /// The waiters of each owner that has any, over all locks.
+    waits_of: HashMap<OwnerId, BTreeSet<WaiterId>>,
+    sessions: Sessions,
+    /// The owners with several waiters: the only ones that a place in a queue
+    /// can make part of a circle.
+    several: HashSet<OwnerId>,
+    /// The owners of whose several waiters one is gone: its place was the place
+    /// of the others too, and without it they may wait for somebody else.
+    unsettled: BTreeSet<OwnerId>,
+    last_waiter: WaiterId,
+    /// What waiters are to be told.
+    answers: Vec<(WaiterId, Answer)>,
+    /// Those whose answers are on their way.
+    underway: HashMap<WaiterId, Waiter>,
+    /// Those whose answer was lost; a grant is to be taken back.
+    undelivered: Vec<Waiter>,
+    /// Session holds whose connection is gone, to be given back.
+    gone: Vec<BindingId>,
+    /// When they can be, at the earliest.
+    not_before: Millis,
+    /// The search for locks that nobody has touched yet, while it goes on.
+    sweeping: Option<sweep::Sweeping>,
 }
 
-impl From<TooMany> for Error {
-    fn from(reason: TooMany) -> Error {
-        Error::TooMany(reason)
+impl Engine {
+    /// One that remembers nothing.
+    pub fn new(settings: Settings) -> Engine {
+        Engine { settings, ..Engine::default() }
     }
 }
 
 fn end_of(store: &Store<'_>, lease: Millis) -> Result<End, Error> {
     End::of_lease(store.now(), lease).ok_or(Error::InvalidExpire)
+}
+
+/// Where a use case runs.
+#[derive(Clone, Copy)]
+struct Scene<'c> {
+    ctx: Ctx<'c>,
+    db: i32,
+    /// Outside of any client's command, where nobody has asked yet whether the
+    /// server takes writes.
+    by_alarm: bool,
+}
+
+impl<'c> Scene<'c> {
+    fn of_command(ctx: Ctx<'c>) -> Scene<'c> {
+        Scene { ctx, db: ctx.db(), by_alarm: false }
+    }
 }

@@ -1,32 +1,94 @@
 //! Giving holds back, making them last, and breaking locks open.
 
-use super::acquire::settled;
-use super::{end_of, Error};
-use crate::core::{self, Millis, Mode, Which};
+use super::memory::LockId;
+use super::{end_of, Engine, Error, Scene};
+use crate::core::{self, End, Lock, Millis, Mode, Which};
 use crate::ffi::{Access, Ctx, Str};
 use crate::store::{Owner, Store, Survey};
 
-/// UNLOCK. True when the lock is now free of all holds.
-pub fn release(ctx: Ctx<'_>, key: &Str, owner: &Str, which: Which) -> Result<bool, Error> {
-    let owner = Owner::new(owner)?;
-    let mut store = Store::open(ctx, key, Access::Write)?;
-    let seen = store.look(&owner, Survey::Ends)?;
-    let after = settled(&mut store, &seen, &owner, core::release(&seen.lock, which))?;
-    store.commit(&seen, &owner, &after)?;
-    Ok(after.is_free())
-}
+use super::lapse::Due;
 
-/// RENEW.
-pub fn renew(ctx: Ctx<'_>, key: &Str, owner: &Str, lease: Millis) -> Result<(), Error> {
-    let owner = Owner::new(owner)?;
-    let mut store = Store::open(ctx, key, Access::Write)?;
-    let lease = end_of(&store, lease)?;
-    let seen = store.look(&owner, Survey::Mode)?;
-    let after = settled(&mut store, &seen, &owner, core::renew(&seen.lock, lease))?;
-    Ok(store.commit(&seen, &owner, &after)?)
-}
+impl Engine {
+    /// UNLOCK. True when the lock is now free of all holds that there were.
+    pub fn release(
+        &mut self,
+        ctx: Ctx<'_>,
+        key: &Str,
+        owner: &Str,
+        which: Which,
+    ) -> Result<bool, Error> {
+        let owner = Owner::new(owner)?;
+        let mut store = Store::open(ctx, key, Access::Write)?;
+        let scene = Scene::of_command(ctx);
+        self.catch_up(scene, &mut store);
+        let seen = self.look(scene, &store, &owner, Survey::Ends)?;
+        let after = if self.sessions.is_empty() {
+            let after = core::release(&seen.lock, which, None);
+            let after = self.settled(scene, &mut store, &seen, &owner, after)?;
+            self.commit(scene, &mut store, &seen, &owner, &after)?;
+            after
+        } else {
+            self.release_among_sessions(scene, &mut store, &owner, which)?
+        };
+        self.serve(scene, &mut store);
+        Ok(after.is_free())
+    }
 
-/// FORCEUNLOCK. False when there was nothing to remove.
-pub fn force(ctx: Ctx<'_>, key: &Str, only: Option<Mode>) -> Result<bool, Error> {
-    Ok(Store::open(ctx, key, Access::Write)?.force(only)?)
+    fn release_among_sessions(
+        &mut self,
+        scene: Scene<'_>,
+        store: &mut Store<'_>,
+        owner: &Owner<'_>,
+        which: Which,
+    ) -> Result<Lock, Error> {
+        // First without what has lapsed, then the numbers are what they seem.
+        let seen = self.look(scene, store, owner, Survey::Ends)?;
+        self.commit(scene, store, &seen, owner, &seen.lock)?;
+        let seen = self.look(scene, store, owner, Survey::Ends)?;
+        let lock = LockId { db: scene.db, name: store.key().bytes().into() };
+        let (rank, binding) = self.choose(scene, &lock, owner.bytes(), &seen, which);
+        let after = core::release(&seen.lock, which, rank)?;
+        self.commit(scene, store, &seen, owner, &after)?;
+        if let Some(id) = binding {
+            self.unbind(id);
+        }
+        match rank.and_then(|rank| seen.number_of(rank)) {
+            Some(gone) => self.bindings_close_gap(&lock, owner.bytes(), gone),
+            None if which == Which::All => self.unbind_owner(&lock, owner.bytes()),
+            None => {}
+        }
+        Ok(after)
+    }
+
+    /// RENEW.
+    pub fn renew(
+        &mut self,
+        ctx: Ctx<'_>,
+        key: &Str,
+        owner: &Str,
+        lease: Millis,
+    ) -> Result<(), Error> {
+        let owner = Owner::new(owner)?;
+        let mut store = Store::open(ctx, key, Access::Write)?;
+        let lease = end_of(&store, lease)?;
+        let scene = Scene::of_command(ctx);
+        self.catch_up(scene, &mut store);
+        let seen = self.look(scene, &store, &owner, Survey::Mode)?;
+        let after = core::renew(&seen.lock, lease);
+        let after = self.settled(scene, &mut store, &seen, &owner, after)?;
+        self.commit(scene, &mut store, &seen, &owner, &after)
+    }
+
+    /// FORCEUNLOCK. False when there was nothing to remove.
+    pub fn force(&mut self, ctx: Ctx<'_>, key: &Str, only: Option<Mode>) -> Result<bool, Error> {
+        let mut store = Store::open(ctx, key, Access::Write)?;
+        let scene = Scene::of_command(ctx);
+        self.catch_up(scene, &mut store);
+        let forced = store.force(only)?;
+        if forced {
+            self.remember(scene, &store, &Lock::free(), End::Never, Due::Exactly);
+            self.serve(scene, &mut store);
+        }
+        Ok(forced)
+    }
 }

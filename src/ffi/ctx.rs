@@ -5,7 +5,7 @@ use crate::ffi::key::Access;
 use redis_module::raw;
 use std::ffi::{c_char, c_int, CStr};
 use std::marker::PhantomData;
-use std::ptr::NonNull;
+use std::ptr::{null_mut, NonNull};
 
 /// The context that the server hands to a callback.
 #[derive(Clone, Copy)]
@@ -57,12 +57,103 @@ impl<'a> Ctx<'a> {
         }
     }
 
+    /// The time as it is, in unix ms.
+    pub fn clock(self) -> i64 {
+        // SAFETY: no arguments.
+        unsafe { api!(RedisModule_Milliseconds)() }
+    }
+
     /// The server's version; None on one that is too old to tell (before 6.0.9).
     pub fn version(self) -> Option<Version> {
         // SAFETY: no arguments; the pointer is set at load, or stays None.
         let version = unsafe { raw::RedisModule_GetServerVersion.map(|tell| tell()) }?;
         let [_, major, minor, patch] = version.to_be_bytes();
         Some(Version { major, minor, patch })
+    }
+
+    /// What is going on around the command that runs.
+    pub fn situation(self) -> Situation {
+        // SAFETY: a valid context.
+        let flags = unsafe { api!(RedisModule_GetContextFlags)(self.raw()) };
+        let has = |bits: u32| flags & bits as c_int != 0;
+        Situation {
+            primary: has(raw::REDISMODULE_CTX_FLAGS_MASTER),
+            loading: has(raw::REDISMODULE_CTX_FLAGS_LOADING),
+            script: has(raw::REDISMODULE_CTX_FLAGS_LUA),
+            may_block: !has(raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING
+                | raw::REDISMODULE_CTX_FLAGS_LUA
+                | raw::REDISMODULE_CTX_FLAGS_MULTI),
+            out_of_memory: has(raw::REDISMODULE_CTX_FLAGS_OOM),
+        }
+    }
+
+    /// Whether writes are paused (CLIENT PAUSE, FAILOVER): what writes all the
+    /// same would end the server.
+    pub fn writes_are_paused(self) -> bool {
+        // SAFETY: no arguments.
+        unsafe { api!(RedisModule_AvoidReplicaTraffic)() != 0 }
+    }
+
+    /// The database that the command works on.
+    pub fn db(self) -> i32 {
+        // SAFETY: a valid context.
+        unsafe { api!(RedisModule_GetSelectedDb)(self.raw()) }
+    }
+
+    /// Goes over to another database.
+    pub fn select(self, db: i32) -> bool {
+        // SAFETY: a valid context.
+        let status = unsafe { api!(RedisModule_SelectDb)(self.raw(), db) };
+        status == raw::REDISMODULE_OK as c_int
+    }
+
+    /// The id of the client whose command runs. None for one that is none: a
+    /// call from another module, a replayed file.
+    pub fn client_id(self) -> Option<u64> {
+        // SAFETY: a valid context; a null info asks only whether it is there.
+        unsafe {
+            let id = api!(RedisModule_GetClientId)(self.raw());
+            let known = api!(RedisModule_GetClientInfoById)(null_mut(), id);
+            (known == raw::REDISMODULE_OK as c_int).then_some(id)
+        }
+    }
+
+    /// Closes a client's connection, if it is still there.
+    pub fn close_client(self, id: u64) {
+        // SAFETY: a valid context.
+        unsafe { api!(RedisModule_DeauthenticateAndCloseClient)(self.raw(), id) };
+    }
+
+    /// Whether the server would take a write that needs memory to a key in
+    /// this key's slot from us now: its role, its disk, its replicas, its
+    /// memory and the slot allow it. SETRANGE of nothing on an absent key
+    /// writes nothing.
+    ///
+    /// Memory is looked at as it is now: outside of a command the server would
+    /// go by what it was before the last one. And refusals are asked for as
+    /// replies, as Valkey 9.1 crashes where there is none in script mode.
+    pub fn would_write(self, absent: &Text) -> bool {
+        if self.situation().out_of_memory {
+            return false;
+        }
+        // SAFETY: valid context and strings, as the format says; the reply is
+        // freed.
+        unsafe {
+            let reply = api!(RedisModule_Call)(
+                self.raw(),
+                c"SETRANGE".as_ptr(),
+                c"SEscc".as_ptr(),
+                absent.raw(),
+                c"0".as_ptr(),
+                c"".as_ptr(),
+            );
+            if reply.is_null() {
+                return false;
+            }
+            let kind = api!(RedisModule_CallReplyType)(reply);
+            api!(RedisModule_FreeCallReply)(reply);
+            kind != raw::REDISMODULE_REPLY_ERROR as c_int
+        }
     }
 
     /// Whether the server is part of a cluster. It never changes while it runs.
@@ -174,6 +265,29 @@ impl<'a> Ctx<'a> {
         }
     }
 
+    /// The text of CLUSTER NODES; None when the server gives none.
+    pub fn cluster_nodes(self) -> Option<Vec<u8>> {
+        // SAFETY: valid context and strings, as the format says; the text is
+        // copied before the reply is freed.
+        unsafe {
+            let reply = api!(RedisModule_Call)(
+                self.raw(),
+                c"CLUSTER".as_ptr(),
+                c"c".as_ptr(),
+                c"NODES".as_ptr(),
+            );
+            if reply.is_null() {
+                return None;
+            }
+            let mut len = 0;
+            let text = api!(RedisModule_CallReplyStringPtr)(reply, &mut len);
+            let nodes =
+                (!text.is_null()).then(|| std::slice::from_raw_parts(text.cast(), len).to_vec());
+            api!(RedisModule_FreeCallReply)(reply);
+            nodes
+        }
+    }
+
     /// Registers a command without keys or flags known yet; see
     /// [`super::CommandDocs`].
     pub(super) fn create_command(
@@ -197,6 +311,21 @@ impl<'a> Ctx<'a> {
             )
         }
     }
+}
+
+/// What is going on around a command or a callback.
+#[derive(Clone, Copy, Debug)]
+pub struct Situation {
+    /// The server is a primary.
+    pub primary: bool,
+    /// It is loading a file.
+    pub loading: bool,
+    /// A script runs.
+    pub script: bool,
+    /// The client may be blocked: no transaction, no script.
+    pub may_block: bool,
+    /// Memory is used up.
+    pub out_of_memory: bool,
 }
 
 /// Where a command is propagated to.

@@ -1,8 +1,10 @@
-//! Server events: what happens to the server as a whole.
+//! Server events: what happens to the server as a whole; and key events: what
+//! happens to keys.
 
-use super::{api, guard, Ctx, Text};
+use super::{api, guard, Ctx, Str, Text};
 use redis_module::raw;
-use std::ffi::{c_int, c_void, CStr};
+use std::ffi::{c_char, c_int, c_void, CStr};
+use std::sync::atomic::{AtomicI32, Ordering};
 
 /// Something that can happen to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,31 +16,84 @@ pub enum Event {
     /// It forked, to write a file or for a replica's full synchronisation, or
     /// the child ended.
     ForkChild,
+    /// It loaded a file, or stopped to.
+    Loading,
+    /// A database was flushed.
+    Flush,
+    /// Two databases were swapped.
+    SwapDb,
+    /// A client connected or disconnected.
+    ClientChange,
+}
+
+/// What has happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Happened {
+    /// It became a primary or a replica.
+    Role {
+        /// A primary.
+        primary: bool,
+    },
+    /// It is done with loading, or gave up.
+    Loaded,
+    /// Something of which no more is told.
+    Other,
+    /// A database is empty now; None: all.
+    Flushed(Option<i32>),
+    /// The content of these two has changed places.
+    Swapped(i32, i32),
+    /// The client with this id is gone.
+    Disconnected(u64),
 }
 
 impl Event {
-    fn id(self) -> u64 {
-        match self {
+    fn raw(self) -> raw::RedisModuleEvent {
+        let id = match self {
             Event::RoleChanged => raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED,
             Event::ReplicaChanged => raw::REDISMODULE_EVENT_REPLICA_CHANGE,
             Event::ForkChild => raw::REDISMODULE_EVENT_FORK_CHILD,
-        }
+            Event::Loading => raw::REDISMODULE_EVENT_LOADING,
+            Event::Flush => raw::REDISMODULE_EVENT_FLUSHDB,
+            Event::SwapDb => raw::REDISMODULE_EVENT_SWAPDB,
+            Event::ClientChange => raw::REDISMODULE_EVENT_CLIENT_CHANGE,
+        };
+        raw::RedisModuleEvent { id, dataver: 1 }
     }
 }
 
 /// What to do when it happens.
 pub trait OnEvent {
-    /// Called right after the event.
-    fn on_event(ctx: Ctx<'_>);
+    /// Called right after the event. Keys must not be written here.
+    fn on_event(ctx: Ctx<'_>, happened: Happened);
+}
+
+/// What to do when a key changes.
+pub trait OnKeyEvent {
+    /// Called while the change is being made: take note, do not touch keys.
+    fn on_key_event(ctx: Ctx<'_>, name: &str, key: &[u8]);
 }
 
 impl Ctx<'_> {
     /// Has `H` called whenever this happens. False when the server cannot.
     pub fn subscribe<H: OnEvent>(self, event: Event) -> bool {
-        let event = raw::RedisModuleEvent { id: event.id(), dataver: 1 };
         // SAFETY: a valid context and a callback that lives as long as the module.
         let status = unsafe {
-            api!(RedisModule_SubscribeToServerEvent)(self.raw(), event, Some(happened::<H>))
+            api!(RedisModule_SubscribeToServerEvent)(self.raw(), event.raw(), Some(happened::<H>))
+        };
+        status == raw::REDISMODULE_OK as c_int
+    }
+
+    /// Has `H` called when a command of somebody else's deletes, renames,
+    /// moves, expires or otherwise changes a key as a whole, and when the
+    /// server expires or evicts one. Changes inside a value are not told, for
+    /// that would cost every command on the server.
+    pub fn subscribe_to_keys<H: OnKeyEvent>(self) -> bool {
+        let kinds = raw::REDISMODULE_NOTIFY_GENERIC
+            | raw::REDISMODULE_NOTIFY_EXPIRED
+            | raw::REDISMODULE_NOTIFY_EVICTED;
+        // SAFETY: a valid context and a callback that lives as long as the module.
+        let status = unsafe {
+            api!(RedisModule_SubscribeToKeyspaceEvents)(self.raw(), kinds, Some(key_event::<H>))
         };
         status == raw::REDISMODULE_OK as c_int
     }
@@ -60,13 +115,85 @@ impl Ctx<'_> {
 
 unsafe extern "C" fn happened<H: OnEvent>(
     ctx: *mut raw::RedisModuleCtx,
-    _event: raw::RedisModuleEvent,
-    _subevent: u64,
-    _data: *mut c_void,
+    event: raw::RedisModuleEvent,
+    subevent: u64,
+    data: *mut c_void,
 ) {
-    // SAFETY: the server calls us on its main thread with a context.
-    if let Some(ctx) = unsafe { Ctx::new(ctx) } {
+    // SAFETY: the server calls us on its main thread with a context, and data
+    // of the type that belongs to the event.
+    let (ctx, happened) = unsafe { (Ctx::new(ctx), decode(event.id, subevent, data)) };
+    if let (Some(ctx), Some(happened)) = (ctx, happened) {
         // A panic is in the log already.
-        let _ = guard::guarded(|| H::on_event(ctx));
+        let _ = guard::guarded(|| H::on_event(ctx, happened));
+    }
+}
+
+/// What an event means to us; None: nothing.
+///
+/// # Safety
+/// `data` is null or of the type that the server documents for the event.
+unsafe fn decode(event: u64, subevent: u64, data: *mut c_void) -> Option<Happened> {
+    match event {
+        raw::REDISMODULE_EVENT_FLUSHDB => {
+            // SAFETY: the caller's promise.
+            let info = unsafe { data.cast::<raw::RedisModuleFlushInfo>().as_ref() }?;
+            let db = (info.dbnum >= 0).then_some(info.dbnum);
+            (subevent == raw::REDISMODULE_SUBEVENT_FLUSHDB_END).then_some(Happened::Flushed(db))
+        }
+        raw::REDISMODULE_EVENT_SWAPDB => {
+            // SAFETY: the caller's promise.
+            let info = unsafe { data.cast::<raw::RedisModuleSwapDbInfo>().as_ref() }?;
+            Some(Happened::Swapped(info.dbnum_first, info.dbnum_second))
+        }
+        raw::REDISMODULE_EVENT_CLIENT_CHANGE => {
+            // SAFETY: the caller's promise.
+            let info = unsafe { data.cast::<raw::RedisModuleClientInfo>().as_ref() }?;
+            (subevent == raw::REDISMODULE_SUBEVENT_CLIENT_CHANGE_DISCONNECTED)
+                .then_some(Happened::Disconnected(info.id))
+        }
+        raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED => Some(Happened::Role {
+            primary: subevent == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER,
+        }),
+        raw::REDISMODULE_EVENT_LOADING => match subevent {
+            raw::REDISMODULE_SUBEVENT_LOADING_ENDED | raw::REDISMODULE_SUBEVENT_LOADING_FAILED => {
+                Some(Happened::Loaded)
+            }
+            _ => None,
+        },
+        _ => Some(Happened::Other),
+    }
+}
+
+unsafe extern "C" fn key_event<H: OnKeyEvent>(
+    ctx: *mut raw::RedisModuleCtx,
+    _kind: c_int,
+    name: *const c_char,
+    key: *mut raw::RedisModuleString,
+) -> c_int {
+    // SAFETY: the server calls us on its main thread with a context, and lends
+    // us the name and the key for the call.
+    let (ctx, name, key) =
+        unsafe { (Ctx::new(ctx), CStr::from_ptr(name), Str::borrow(key).bytes()) };
+    if let (Some(ctx), Ok(name)) = (ctx, name.to_str()) {
+        let _ = guard::guarded(|| H::on_key_event(ctx, name, key));
+        leave_after_move(ctx, name);
+    }
+    raw::REDISMODULE_OK as c_int
+}
+
+/// The database that the key of a running MOVE came from.
+static MOVED_FROM: AtomicI32 = AtomicI32::new(0);
+
+/// Valkey from 8.1 on, until valkey-io/valkey#4024 was merged, selects the database of an event
+/// for the client itself and leaves it there: after MOVE the client would go on
+/// in the other database, and a replica would apply what follows there. So it
+/// is selected back; elsewhere it is the context's own database that is.
+fn leave_after_move(ctx: Ctx<'_>, name: &str) {
+    match name {
+        "move_from" => MOVED_FROM.store(ctx.db(), Ordering::Relaxed),
+        "move_to" => {
+            ctx.select(MOVED_FROM.load(Ordering::Relaxed));
+        }
+        _ => {}
     }
 }

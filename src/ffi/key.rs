@@ -9,7 +9,8 @@ use std::ptr::{null_mut, NonNull};
 /// What a key is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Reading; a key that is not there does not open.
+    /// Reading; a key that is not there does not open. One that has lapsed is
+    /// not there, and is left for others to remove.
     Read,
     /// Reading and writing; a key that is not there opens as an empty one.
     Write,
@@ -18,7 +19,10 @@ pub enum Access {
 impl Access {
     pub(super) fn mode(self) -> c_int {
         let mode = match self {
-            Access::Read => raw::REDISMODULE_READ,
+            // Redis 7.0 does not know the flag, and removes lapsed keys. The
+            // others must not, in a database other than the client's: Valkey 8.1
+            // leaves the client there whose command made it tell of that.
+            Access::Read => raw::REDISMODULE_READ | raw::REDISMODULE_OPEN_KEY_NOEXPIRE,
             Access::Write => raw::REDISMODULE_READ | raw::REDISMODULE_WRITE,
         };
         mode as c_int

@@ -10,7 +10,9 @@
 //! - *lifetime*: a [`Ctx`] lives only inside the callback that got it, and
 //!   what borrows from it cannot outlive that.
 
+mod alarm;
 mod alloc;
+mod block;
 mod command;
 mod ctx;
 mod event;
@@ -19,15 +21,19 @@ mod key;
 mod reply;
 mod scan;
 mod string;
+mod sweep;
 
+pub use alarm::{Alarm, OnAlarm};
 pub use alloc::ServerAlloc;
+pub use block::{Blocked, BlockedId, OnBlocked};
 pub use command::{Arg, ArgKind, CommandDocs, KeyUse, Run};
 pub use ctx::{Ctx, Propagate, Version};
-pub use event::{Event, OnEvent};
+pub use event::{Event, Happened, OnEvent, OnKeyEvent};
 pub use guard::log_panics;
 pub use key::{Access, Key, Kind};
 pub use reply::Reply;
 pub use string::{Constant, Str, Text};
+pub use sweep::Sweep;
 
 /// The functions of the module API are pointers that loading fills in, before
 /// any other code of ours runs. One that this server lacks ends as a panic,

@@ -6,6 +6,8 @@ use std::ffi::CString;
 /// A reply, as a tree.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
+    /// None now: the client is blocked and will be answered.
+    Later,
     /// `+OK`.
     Ok,
     /// A simple string.
@@ -27,6 +29,9 @@ pub enum Reply {
 impl Ctx<'_> {
     /// Sends a reply to the client.
     pub fn reply(self, reply: &Reply) {
+        if *reply == Reply::Later {
+            return;
+        }
         let ctx = self.raw();
         // SAFETY: in this block and below: a valid context, and bytes that the
         // server copies.
@@ -37,6 +42,7 @@ impl Ctx<'_> {
                 Reply::Bulk(bytes) => {
                     api!(RedisModule_ReplyWithStringBuffer)(ctx, bytes.as_ptr().cast(), bytes.len())
                 }
+                Reply::Later => 0,
                 Reply::Ok => api!(RedisModule_ReplyWithSimpleString)(ctx, c"OK".as_ptr()),
                 Reply::Status(text) => {
                     api!(RedisModule_ReplyWithSimpleString)(ctx, line(text).as_ptr())

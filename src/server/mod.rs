@@ -1,13 +1,141 @@
-//! What the module and its server have to do with each other beside commands.
+//! What the module and its server have to do with each other beside commands:
+//! blocked clients, the clock, events. There is one [`Server`], and whatever
+//! happens enters the engine through [`run`].
 
+mod arguments;
+mod blocked;
+mod events;
 mod replicas;
 mod version;
 
+pub use arguments::settings;
+pub use blocked::acquire;
 pub use version::check;
 
-use crate::ffi::Ctx;
+use crate::core::{Millis, WaiterId};
+use crate::engine::{Answer, Change, Engine, Settings};
+use crate::ffi::{Alarm, Blocked, BlockedId, Ctx, OnAlarm, Reply};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The engine, and what connects it with the server.
+struct Server {
+    engine: Engine,
+    alarm: Alarm,
+    /// When the alarm is set to ring.
+    armed: Option<Millis>,
+    clients: HashMap<WaiterId, Client>,
+    waiters: HashMap<BlockedId, WaiterId>,
+}
+
+/// A client that is blocked, and how its answer becomes a reply.
+struct Client {
+    blocked: Blocked,
+    render: fn(Answer) -> Reply,
+}
+
+static SERVER: Mutex<Option<Server>> = Mutex::new(None);
+
+/// What happened and is not yet noted: key events come in the middle of
+/// anything, also of the engine's own work.
+static INBOX: Mutex<Vec<Change>> = Mutex::new(Vec::new());
+
+/// Whether there is anything in it.
+static HAS_NEWS: AtomicBool = AtomicBool::new(false);
 
 /// Starts to follow what happens to the server.
-pub fn follow(ctx: Ctx<'_>) {
+pub fn start(ctx: Ctx<'_>, settings: Settings) -> Result<(), String> {
+    let engine = Engine::new(settings);
+    let alarm = Alarm::new::<Rings>(ctx)?;
+    let (clients, waiters) = (HashMap::new(), HashMap::new());
+    let mut server = Server { engine, alarm, armed: None, clients, waiters };
+    // A module may be loaded into a server that has locks already.
+    server.engine.start_sweep();
+    server.arm(ctx);
+    *lock(&SERVER) = Some(server);
     replicas::follow(ctx);
+    events::follow(ctx)
+}
+
+/// Stops all of it, before the module is unloaded. The server does not unload
+/// one that has blocked clients.
+pub fn stop() {
+    *lock(&SERVER) = None;
+}
+
+/// Runs a use case, with all that has happened noted before, and all that
+/// follows from it done after.
+pub fn run<R>(ctx: Ctx<'_>, work: impl FnOnce(&mut Engine) -> R) -> Option<R> {
+    let mut server = lock(&SERVER);
+    let server = server.as_mut()?;
+    server.read_inbox();
+    let result = work(&mut server.engine);
+    server.finish(ctx);
+    Some(result)
+}
+
+impl Server {
+    fn read_inbox(&mut self) {
+        if HAS_NEWS.swap(false, Ordering::Relaxed) {
+            let changes = std::mem::take(&mut *lock(&INBOX));
+            for change in changes {
+                self.engine.note(change);
+            }
+        }
+    }
+
+    /// Sends the answers and sets the alarm.
+    fn finish(&mut self, ctx: Ctx<'_>) {
+        for (id, answer) in self.engine.take_answers() {
+            if let Some(Client { blocked, render }) = self.clients.remove(&id) {
+                self.waiters.remove(&blocked.id());
+                blocked.answer(id, render(answer));
+            }
+        }
+        if HAS_NEWS.load(Ordering::Relaxed) {
+            self.hurry();
+        }
+        self.arm(ctx);
+    }
+
+    fn arm(&mut self, ctx: Ctx<'_>) {
+        let Some(at) = self.engine.next_alarm() else {
+            return;
+        };
+        if self.armed.is_some_and(|armed| armed <= at) {
+            return;
+        }
+        // In the first ms in which its time is over, by the clock that goes on
+        // while a script or a transaction runs.
+        let delay = at.saturating_sub(ctx.clock()).saturating_add(1);
+        self.alarm.set::<Rings>(u64::try_from(delay).unwrap_or(0));
+        self.armed = Some(at);
+    }
+
+    /// Has the inbox read as soon as may be.
+    fn hurry(&mut self) {
+        self.alarm.set::<Rings>(0);
+        self.armed = Some(0);
+    }
+}
+
+/// What the alarm is for.
+struct Rings;
+
+impl OnAlarm for Rings {
+    fn ring(ctx: Ctx<'_>) {
+        if let Some(server) = lock(&SERVER).as_mut() {
+            server.armed = None;
+            server.read_inbox();
+            server.engine.ring(ctx);
+            server.finish(ctx);
+        }
+    }
+}
+
+/// A lock whose content is right whatever happened to its last user: a panic
+/// is an error reply, and the next command looks at the keys anew.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,9 +1,10 @@
 //! Looking at a lock.
 
 use super::holds::{count, Excess, Field, Stored};
-use super::numbering::{live_ends, Slots};
+use super::names::{field_name, write_field, FieldName};
+use super::numbering::{free_numbers, live_ends, number_after, number_of, rank_of, Slot, Slots};
 use super::{is_cluster, Entry, Error, Held, LockName, Owner, WORDS};
-use crate::core::{End, Holds, Lock, Millis, Mode, Others};
+use crate::core::{End, Ends, Holds, Lock, Millis, Mode, Others};
 use crate::ffi::{Access, Ctx, Key, Kind, Str, Text};
 use std::cell::Cell;
 
@@ -37,6 +38,8 @@ pub enum Survey {
 pub struct Seen {
     /// The lock as it is.
     pub lock: Lock,
+    /// The earliest end of any hold that the look met, the lock's included.
+    pub earliest: End,
     pub(super) hash: Option<Stale>,
     pub(super) own: OwnStored,
     /// Fields of others that are no longer true.
@@ -63,7 +66,51 @@ pub(super) struct OwnStored {
 impl Seen {
     /// No hash.
     pub(super) fn nothing() -> Seen {
-        Seen { lock: Lock::free(), hash: None, own: OwnStored::default(), debris: Vec::new() }
+        Seen {
+            lock: Lock::free(),
+            earliest: End::Never,
+            hash: None,
+            own: OwnStored::default(),
+            debris: Vec::new(),
+        }
+    }
+
+    /// Whether there is a hash, be it of a lock that nobody holds any more.
+    pub fn has_hash(&self) -> bool {
+        self.hash.is_some()
+    }
+
+    /// The number of the owner's live read hold of this rank.
+    pub fn number_of(&self, rank: usize) -> Option<u64> {
+        number_of(&self.own.slots, rank)
+    }
+
+    /// The number that the owner's read hold of this number has after a commit.
+    /// None when it has lapsed.
+    pub fn number_after(&self, number: u64) -> Option<u64> {
+        number_after(&self.own.slots, number)
+    }
+
+    /// The owners whose lapsed holds a commit removes, each with the same
+    /// function for its read holds.
+    pub fn mended(&self) -> impl Iterator<Item = (&[u8], impl Fn(u64) -> Option<u64> + '_)> {
+        self.debris.iter().map(|field| {
+            let slots: &[Slot] = match &field.stored {
+                Stored::Reads(slots) => slots,
+                Stored::Writes(_) => &[],
+            };
+            (field.owner.as_slice(), move |number| number_after(slots, number))
+        })
+    }
+
+    /// Which of the owner's live read holds has this number, counted from 0.
+    pub fn rank_of(&self, number: u64) -> Option<usize> {
+        rank_of(&self.own.slots, number)
+    }
+
+    /// The numbers that this many read holds of the owner have after a commit.
+    pub fn numbers(&self, holds: usize) -> impl Iterator<Item = u64> + '_ {
+        free_numbers(&self.own.slots).take(holds)
     }
 }
 
@@ -85,6 +132,93 @@ impl<'c> Store<'c> {
         })
     }
 
+    /// The lock's name.
+    pub fn key(&self) -> &'c Str {
+        self.key
+    }
+
+    /// How many fields the hash has; a writer's has two.
+    pub fn field_count(&self) -> usize {
+        match self.hash() {
+            Ok(Some(hash)) => hash.field_count(),
+            _ => 0,
+        }
+    }
+
+    /// The ends of an owner's live read holds.
+    pub fn read_ends(&self, owner: &[u8]) -> Result<Ends, Error> {
+        let Some(hash) = self.hash()? else {
+            return Ok(Ends::new());
+        };
+        let Some(value) = hash.hash_get(&Text::new(owner)) else {
+            return Ok(Ends::new());
+        };
+        let count = count(value.bytes())?;
+        Ok(live_ends(&self.slots(owner, count, Excess::Refuse)?))
+    }
+
+    /// Whether an owner has a live hold.
+    pub fn is_held_by(&self, owner: &[u8]) -> Result<bool, Error> {
+        let Some(hash) = self.hash()? else {
+            return Ok(false);
+        };
+        let writes = || hash.hash_get(&Text::new(&write_field(owner))).is_some();
+        Ok(!self.read_ends(owner)?.is_empty() || mode_of(hash)? == Mode::Write && writes())
+    }
+
+    /// The ends of the live read holds of all owners.
+    pub fn all_read_ends(&self) -> Result<Vec<(Vec<u8>, Ends)>, Error> {
+        let Some(hash) = self.hash()? else {
+            return Ok(Vec::new());
+        };
+        let mut all = Vec::new();
+        for field in self.fields(hash, Excess::Refuse) {
+            if let Field { owner, stored: Stored::Reads(slots) } = field? {
+                all.push((owner, live_ends(&slots)));
+            }
+        }
+        Ok(all)
+    }
+
+    /// The owners of live holds, as far as `select` knows them.
+    pub fn live_owners<T>(&self, select: impl Fn(&[u8]) -> Option<T>) -> Result<Vec<T>, Error> {
+        let Some(hash) = self.hash()? else {
+            return Ok(Vec::new());
+        };
+        let mode = mode_of(hash)?;
+        let mut owners = Vec::new();
+        for (field, value) in hash.fields() {
+            let lives = |owner, is_write| {
+                let count = count(value.as_slice())?;
+                Ok::<bool, Error>(match is_write {
+                    true => mode == Mode::Write,
+                    false => !live_ends(&self.slots(owner, count, Excess::Ignore)?).is_empty(),
+                })
+            };
+            let (owner, is_write) = match field_name(&field) {
+                FieldName::Mode => continue,
+                FieldName::Reads(owner) => (owner, false),
+                FieldName::Writes(owner) => (owner, true),
+            };
+            if let Some(selected) = select(owner) {
+                if lives(owner, is_write)? {
+                    owners.push(selected);
+                }
+            }
+        }
+        Ok(owners)
+    }
+
+    /// Whether the key is there, whatever it holds.
+    pub fn exists(&self) -> bool {
+        self.hash.as_ref().is_some_and(|key| key.kind() != Kind::Empty)
+    }
+
+    /// Whether the server would let a waiter's own command write now.
+    pub fn may_grant(&self) -> bool {
+        !self.ctx.writes_are_paused() && self.ctx.would_write(&Text::new(&self.name.probe(1)))
+    }
+
     /// The time that this command goes by.
     pub fn now(&self) -> Millis {
         self.now
@@ -104,6 +238,20 @@ impl<'c> Store<'c> {
 
     /// Looks at the lock as `owner` sees it.
     pub fn look(&self, owner: &Owner<'_>, survey: Survey) -> Result<Seen, Error> {
+        self.look_with(owner, survey, None)
+    }
+
+    /// The same, when it is known who else holds the lock.
+    pub fn look_beside(&self, owner: &Owner<'_>, others: Others) -> Result<Seen, Error> {
+        self.look_with(owner, Survey::Mode, Some(others))
+    }
+
+    fn look_with(
+        &self,
+        owner: &Owner<'_>,
+        survey: Survey,
+        told: Option<Others>,
+    ) -> Result<Seen, Error> {
         let Some(hash) = self.hash()? else {
             return Ok(Seen::nothing());
         };
@@ -117,14 +265,17 @@ impl<'c> Store<'c> {
             Mode::Read => !holds.reads.is_empty(),
             Mode::Write => holds.writes > 0,
         };
-        let (others, debris) = if alone || (survey == Survey::Mode && own_tells_mode) {
+        let mut earliest = holds.reads.iter().copied().fold(stale.end, End::min);
+        let (others, debris) = if let (Some(others), Mode::Read) = (told, stale.mode) {
+            (others, Vec::new())
+        } else if alone || (survey == Survey::Mode && own_tells_mode) {
             (Others::None, Vec::new())
         } else {
-            self.others(hash, owner.bytes(), stale.mode, survey)?
+            self.others(hash, owner.bytes(), stale.mode, survey, &mut earliest)?
         };
         let lock = Lock { own: holds, others, end: stale.end };
         let lock = if lock.is_free() { Lock::free() } else { lock };
-        Ok(Seen { lock, hash: Some(stale), own, debris })
+        Ok(Seen { lock, earliest, hash: Some(stale), own, debris })
     }
 
     /// What the hash and the timeout keys say of the owner's own holds, and
@@ -167,6 +318,7 @@ impl<'c> Store<'c> {
         own: &[u8],
         mode: Mode,
         survey: Survey,
+        earliest: &mut End,
     ) -> Result<(Others, Vec<Field>), Error> {
         let mut others = Others::None;
         let mut latest = None;
@@ -180,7 +332,10 @@ impl<'c> Store<'c> {
                 Stored::Writes(_) if mode == Mode::Write => others = Others::Writer,
                 Stored::Writes(_) => {}
                 Stored::Reads(slots) => {
-                    latest = latest.max(live_ends(slots).into_iter().max());
+                    for end in live_ends(slots) {
+                        latest = latest.max(Some(end));
+                        *earliest = end.min(*earliest);
+                    }
                     if latest.is_some() && others == Others::None {
                         others = Others::Readers { latest: None };
                     }

@@ -12,13 +12,15 @@ mod numbering;
 mod owner;
 mod publish;
 mod reservation;
+mod slot;
 
 pub use holds::{Entry, Held};
 pub use lock::{Seen, Store, Survey};
-pub use names::LockName;
+pub use names::{locks_of_key, LockName};
 pub use owner::Owner;
 pub use publish::announce_to_replicas;
 pub use reservation::Reserved;
+pub use slot::{slot_owner, SlotOwner};
 
 use crate::ffi::{Constant, Ctx};
 use lazy_static::lazy_static;
@@ -64,6 +66,7 @@ struct Words {
     pxat: Constant,
     one: Constant,
     zero: Constant,
+    empty: Constant,
 }
 
 lazy_static! {
@@ -74,5 +77,6 @@ lazy_static! {
         pxat: Constant::new("PXAT"),
         one: Constant::new("1"),
         zero: Constant::new("0"),
+        empty: Constant::new(""),
     };
 }

@@ -132,8 +132,41 @@ pub(super) fn field_name(field: &[u8]) -> FieldName<'_> {
 }
 
 fn is_timeout(name: &[u8]) -> bool {
+    without_timeout(name).is_some()
+}
+
+/// What stands before `:rwlock_timeout:<digits>`.
+fn without_timeout(name: &[u8]) -> Option<&[u8]> {
     let digits = name.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
-    digits > 0 && name[..name.len() - digits].ends_with(TIMEOUT)
+    name[..name.len() - digits].strip_suffix(TIMEOUT).filter(|_| digits > 0)
+}
+
+/// The locks that a key may be derived from, if it has the name of a derived
+/// key at all. Where the lock's name ends and the owner's begins is not always
+/// certain, and `{a}` begins the names of two locks' keys, so there can be
+/// several; the likeliest comes first.
+pub fn locks_of_key(key: &[u8]) -> impl Iterator<Item = Vec<u8>> + '_ {
+    let of_reservation = key.strip_suffix(RESERVATION).map(|prefix| (prefix, prefix.len()));
+    let of_timeout = without_timeout(key).map(|prefix| (prefix, 0));
+    of_reservation.or(of_timeout).into_iter().flat_map(|(prefix, from)| {
+        let ends = (from..=prefix.len())
+            .filter(move |&at| at == from.max(prefix.len()) || prefix[at] == b':');
+        // What is cut out of a `{a:b}` is no name.
+        let closes = prefix.contains(&b'}');
+        let whole = move |start: &&[u8]| !closes || start.contains(&b'}');
+        ends.map(|at| &prefix[..at]).filter(whole).flat_map(locks_of_prefix).take(MAX_GUESSES)
+    })
+}
+
+/// A key with many colons could be derived from many locks.
+const MAX_GUESSES: usize = 16;
+
+/// The locks whose derived names begin so.
+fn locks_of_prefix(prefix: &[u8]) -> impl Iterator<Item = Vec<u8>> + '_ {
+    let inner = prefix.strip_prefix(b"{").and_then(|rest| rest.strip_suffix(b"}"));
+    let plain = inner.filter(|inner| !inner.contains(&b'{'));
+    let tagged = Some(prefix).filter(|prefix| prefix.contains(&b'{'));
+    plain.into_iter().chain(tagged).map(<[u8]>::to_vec)
 }
 
 /// Whether every name derived from this one hashes to its slot, by the
@@ -165,6 +198,38 @@ mod tests {
         assert_eq!(lock(b"a{").fence().as_slice(), b"a{:rwlock_fence");
         assert_eq!(lock(b"a").channel().as_slice(), b"redisson_rwlock:{a}");
         assert_eq!(lock(b"{a}b").channel().as_slice(), b"redisson_rwlock:{a}b");
+    }
+
+    #[test]
+    fn the_lock_of_a_derived_key_is_found() {
+        let locks = |key: &[u8]| locks_of_key(key).collect::<Vec<_>>();
+        assert_eq!(locks(b"{a}:wait_write"), [b"a".to_vec(), b"{a}".to_vec()]);
+        assert_eq!(locks(b"x{a}:wait_write"), [b"x{a}".to_vec()]);
+        assert_eq!(locks(b"{a:b}:me:7:rwlock_timeout:12")[0], b"a:b");
+        assert_eq!(locks(b"x{a}:me:rwlock_timeout:1")[0], b"x{a}");
+        // Whatever lock and owner there are, the lock is among the guesses.
+        for name in [
+            b"a".as_slice(),
+            b"{a}",
+            b"a:b",
+            b"{a:b}",
+            b"a{b",
+            b"a:{b:c",
+            b"{",
+            b"",
+            b"{a}:b:c:d:e:f:g",
+            b"a:b:c:d:e:f:g:h",
+            b"{a:b:c:d:e:f:g}",
+            b"a}b",
+        ] {
+            for owner in [b"me".as_slice(), b"me:1", b":", b"1:2:3:4:5:6:7"] {
+                let found = locks(&lock(name).timeout(owner, 1));
+                assert!(found.contains(&name.to_vec()), "{name:?} {owner:?}: {found:?}");
+            }
+            assert!(locks(&lock(name).reservation()).contains(&name.to_vec()), "{name:?}");
+        }
+        assert!(locks(b"a:me:rwlock_timeout:").is_empty());
+        assert!(locks(b"orders").is_empty());
     }
 
     #[test]

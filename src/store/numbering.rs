@@ -61,8 +61,7 @@ pub(super) fn renumber(slots: &[Slot], ends: &[End]) -> Result<(Steps, u64), Err
             return Err(Error::Clash(lock.clone()));
         }
     }
-    let free = (1..).filter(|&number| !matches!(slot(slots, number), Some(Slot::Foreign(_))));
-    let placed: SmallVec<[(u64, End); 4]> = free.zip(ends.iter().copied()).collect();
+    let placed: SmallVec<[(u64, End); 4]> = free_numbers(slots).zip(ends.iter().copied()).collect();
     let mut steps = Steps::new();
     for (index, &(number, end)) in placed.iter().enumerate() {
         match live.get(index) {
@@ -78,6 +77,28 @@ pub(super) fn renumber(slots: &[Slot], ends: &[End]) -> Result<(Steps, u64), Err
         }
     }
     Ok((steps, count))
+}
+
+/// The numbers that read holds get, from the lowest.
+pub(super) fn free_numbers(slots: &[Slot]) -> impl Iterator<Item = u64> + '_ {
+    (1..).filter(|&number| !matches!(slot(slots, number), Some(Slot::Foreign(_))))
+}
+
+/// The number of the live one of this rank.
+pub(super) fn number_of(slots: &[Slot], rank: usize) -> Option<u64> {
+    let live = numbered(slots).filter(|(_, slot)| matches!(slot, Slot::Live(_)));
+    live.map(|(number, _)| number).nth(rank)
+}
+
+/// The number that the live one of this number has once it is renumbered.
+pub(super) fn number_after(slots: &[Slot], number: u64) -> Option<u64> {
+    rank_of(slots, number).and_then(|rank| free_numbers(slots).nth(rank))
+}
+
+/// Which of the live ones has this number, counted from 0.
+pub(super) fn rank_of(slots: &[Slot], number: u64) -> Option<usize> {
+    let live = numbered(slots).filter(|(_, slot)| matches!(slot, Slot::Live(_)));
+    live.map(|(live, _)| live).position(|live| live == number)
 }
 
 fn numbered(slots: &[Slot]) -> impl Iterator<Item = (u64, &Slot)> {

@@ -18,6 +18,12 @@ impl<'a> Owner<'a> {
         Ok(Owner { name, write_field: OnceCell::new() })
     }
 
+    /// The owner with the empty name, who can hold nothing: for looking at a
+    /// lock in nobody's name.
+    pub fn nobody() -> Owner<'static> {
+        Owner { name: &super::WORDS.empty, write_field: OnceCell::new() }
+    }
+
     /// The name itself.
     pub fn bytes(&self) -> &'a [u8] {
         self.name.bytes()

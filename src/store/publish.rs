@@ -17,7 +17,7 @@ impl Store<'_> {
     /// Publishes on the lock's channel, as Redisson's scripts do: by sharded
     /// publish in a cluster; outside one also to the subscribers on replicas,
     /// which the module API alone would not reach.
-    pub(super) fn announce(&self, announcement: Option<Announcement>) {
+    pub fn announce(&self, announcement: Option<Announcement>) {
         let message: &Str = match announcement {
             Some(Announcement::ReadFreed) => &WORDS.zero,
             Some(Announcement::WriteEnded) => &WORDS.one,

@@ -1,6 +1,6 @@
 //! DOWNGRADE: from write to read with no gap.
 
-use crate::checker::{free, held, Lock};
+use crate::checker::{free, held, whoever_meets_it, Lock};
 use crate::harness::Server;
 
 #[test]
@@ -68,33 +68,34 @@ fn an_owner_that_does_not_write_has_nothing_to_downgrade() {
 
 #[test]
 fn lapsed_holds_are_not_carried_over() {
-    let server = Server::builder().start();
-    let mut lock = Lock::on(&server, "all reads");
-    lock.ok("WLOCK a 300000");
-    lock.ok("RLOCK a 300000");
-    lock.lapse("a", 1);
-    let read = lock.ok("DOWNGRADE a 20000");
-    lock.is(held(&read).reads("a", [&read]));
+    whoever_meets_it(|lock_on| {
+        let mut lock = lock_on("all reads");
+        lock.ok("WLOCK a 300000");
+        lock.ok("RLOCK a 300000");
+        lock.lapse("a", [1]);
+        let read = lock.ok("DOWNGRADE a 20000");
+        lock.is(held(&read).reads("a", [&read]));
 
-    let mut lock = Lock::on(&server, "the highest read");
-    lock.ok("WLOCK a 300000");
-    let first = lock.ok("RLOCK a 100000");
-    lock.ok("RLOCK a 200000");
-    lock.lapse("a", 2);
-    lock.ok("DOWNGRADE a 20000");
-    lock.is(held(&first).reads("a", [&first]));
+        let mut lock = lock_on("the highest read");
+        lock.ok("WLOCK a 300000");
+        let first = lock.ok("RLOCK a 100000");
+        lock.ok("RLOCK a 200000");
+        lock.lapse("a", [2]);
+        lock.ok("DOWNGRADE a 20000");
+        lock.is(held(&first).reads("a", [&first]));
 
-    let mut lock = Lock::on(&server, "the lowest read");
-    lock.ok("WLOCK a 300000");
-    lock.ok("RLOCK a 100000");
-    lock.ok("RLOCK a 20000");
-    lock.lapse("a", 1);
-    let read = lock.ok("DOWNGRADE a 50000");
-    lock.is(held(&read).reads("a", [&read]));
+        let mut lock = lock_on("the lowest read");
+        lock.ok("WLOCK a 300000");
+        lock.ok("RLOCK a 100000");
+        lock.ok("RLOCK a 20000");
+        lock.lapse("a", [1]);
+        let read = lock.ok("DOWNGRADE a 50000");
+        lock.is(held(&read).reads("a", [&read]));
 
-    let mut lock = Lock::on(&server, "the write");
-    let write = lock.ok("WLOCK a 20");
-    lock.pass(&write);
-    lock.not_held("DOWNGRADE a 20000", "the lock is free");
-    lock.is(free());
+        let mut lock = lock_on("the write");
+        let write = lock.ok("WLOCK a 20");
+        lock.pass(&write);
+        lock.not_held("DOWNGRADE a 20000", "the lock is free");
+        lock.is(free());
+    });
 }

@@ -22,11 +22,15 @@ const fn keyed(name: &'static str, rest: &'static [&'static str]) -> Command {
 }
 
 /// All that change a lock, in their various forms.
-pub const WRITING: [Command; 16] = [
+pub const WRITING: [Command; 22] = [
     owned("RWLOCK.RLOCK", &["60000"]),
     owned("RWLOCK.RLOCK", &["60000", "ONCE"]),
+    owned("RWLOCK.RLOCK", &["60000", "BLOCK", "1"]),
+    owned("RWLOCK.RLOCK", &["60000", "SESSION", "ONCE", "BLOCK", "1"]),
     owned("RWLOCK.WLOCK", &["60000"]),
     owned("RWLOCK.WLOCK", &["60000", "ONCE"]),
+    owned("RWLOCK.WLOCK", &["60000", "BLOCK", "1"]),
+    owned("RWLOCK.WLOCK", &["60000", "SESSION"]),
     owned("RWLOCK.WLOCK", &["60000", "RESERVE", "60000"]),
     owned("RWLOCK.WLOCK", &["60000", "RESERVE", "60000", "ONCE"]),
     owned("RWLOCK.UNLOCK", &[]),
@@ -35,6 +39,8 @@ pub const WRITING: [Command; 16] = [
     owned("RWLOCK.UNLOCK", &["ALL"]),
     owned("RWLOCK.RENEW", &["60000"]),
     owned("RWLOCK.UPGRADE", &["60000"]),
+    owned("RWLOCK.UPGRADE", &["60000", "BLOCK", "1"]),
+    owned("RWLOCK.UPGRADE", &["60000", "SESSION"]),
     owned("RWLOCK.DOWNGRADE", &["60000"]),
     keyed("RWLOCK.FORCEUNLOCK", &[]),
     keyed("RWLOCK.FORCEUNLOCK", &["READ"]),

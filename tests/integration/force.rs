@@ -1,6 +1,6 @@
 //! FORCEUNLOCK: for operators.
 
-use crate::checker::{free, held, Lease, Lock};
+use crate::checker::{free, held, whoever_meets_it, Lease, Lock};
 use crate::harness::{assert_ok, call, Server};
 
 /// A read-held lock with all that can belong to one: holds of two owners, a
@@ -79,18 +79,19 @@ fn a_reservation_alone_goes_too() {
 
 #[test]
 fn a_lock_without_expiry_goes_with_its_lapsed_holds() {
-    let server = Server::builder().start();
-    let mut lock = Lock::on(&server, "k");
-    lock.ok("RLOCK a 100000");
-    lock.ok("RLOCK a 100000");
-    lock.ok("RLOCK b 100000");
-    lock.ok("RLOCK b 100000");
-    lock.persist();
-    lock.persist_timeout("b", 2);
-    lock.lapse("a", 1);
-    lock.lapse("b", 1);
-    lock.gives("FORCEUNLOCK READ", 1);
-    lock.is(free());
+    whoever_meets_it(|lock_on| {
+        let mut lock = lock_on("k");
+        lock.ok("RLOCK a 100000");
+        lock.ok("RLOCK a 100000");
+        lock.ok("RLOCK b 100000");
+        lock.ok("RLOCK b 100000");
+        lock.persist();
+        lock.persist_timeout("b", 2);
+        lock.lapse("a", [1]);
+        lock.lapse("b", [1]);
+        lock.gives("FORCEUNLOCK READ", 1);
+        lock.is(free());
+    });
 }
 
 #[test]
@@ -105,13 +106,14 @@ fn there_is_nothing_to_force() {
 
 #[test]
 fn a_lock_with_lapsed_holds_only_is_no_lock_to_force() {
-    let server = Server::builder().start();
-    // What is left of it goes all the same.
-    for (name, command) in [("any", "FORCEUNLOCK"), ("read", "FORCEUNLOCK READ")] {
-        let mut lock = Lock::on(&server, name);
-        lock.ok("RLOCK a 100000");
-        lock.lapse("a", 1);
-        lock.gives(command, 0);
-        lock.is(free());
-    }
+    whoever_meets_it(|lock_on| {
+        // What is left of it goes all the same.
+        for (name, command) in [("any", "FORCEUNLOCK"), ("read", "FORCEUNLOCK READ")] {
+            let mut lock = lock_on(name);
+            lock.ok("RLOCK a 100000");
+            lock.lapse("a", [1]);
+            lock.gives(command, 0);
+            lock.is(free());
+        }
+    });
 }

@@ -3,11 +3,11 @@
 
 use std::time::{Duration, Instant};
 
-use redis::Connection;
+use redis::{Connection, Value};
 
 use crate::every_command::{self, Command};
 use crate::harness::{
-    assert_error, assert_ok, call, error_text, int, list, map, send, text, Server,
+    assert_error, assert_ok, call, error_text, int, list, map, send, text, wait_until, Server,
 };
 use crate::unchanged::{assert_unchanged, refused, snapshot};
 
@@ -45,21 +45,33 @@ const BAD_COUNTS: [&str; 16] = [
 fn make(con: &mut Connection, words: &[&str], key: &str) {
     let mut command = words.to_vec();
     command.insert(1, key);
-    send(con, command).expect("make a key");
-    assert_eq!(int(call!(con, "PEXPIRE", key, 600_000)), 1);
+    at_once(con, &[&command, &["PEXPIRE", key, "600000"]]);
 }
 
-fn hash(con: &mut Connection, key: &str, fields: &[(&str, &str)]) {
-    drop(call!(con, "DEL", key));
-    for (field, value) in fields {
-        assert_eq!(int(call!(con, "HSET", key, field, value)), 1);
+/// In one transaction: a lock whose keys are not all there yet would be taken
+/// for one whose holds have lapsed, and cleaned up.
+fn at_once(con: &mut Connection, commands: &[&[&str]]) {
+    assert_ok(call!(con, "MULTI"));
+    for command in commands {
+        assert_eq!(text(send(con, *command)), "QUEUED");
     }
-    assert_eq!(int(call!(con, "PEXPIRE", key, 600_000)), 1);
+    for (command, reply) in commands.iter().zip(list(call!(con, "EXEC"))) {
+        assert!(!matches!(reply, Value::ServerError(_)), "{command:?}: {reply:?}");
+    }
 }
 
-fn timeout(con: &mut Connection, owner: &str, number: u32) {
-    let name = format!("{{k}}:{owner}:rwlock_timeout:{number}");
-    assert_ok(call!(con, "SET", name, "k", "PX", 500_000));
+/// A hash in the place of the lock `k`, and a timeout key for the first hold of
+/// each of these owners.
+fn hash(con: &mut Connection, fields: &[(&str, &str)], timeouts: &[&str]) {
+    let fields = fields.iter().flat_map(|(field, value)| [*field, *value]);
+    let write: Vec<&str> = ["HSET", "k"].into_iter().chain(fields).collect();
+    let names = timeouts.iter().map(|owner| format!("{{k}}:{owner}:rwlock_timeout:1"));
+    let names: Vec<String> = names.collect();
+    let set = names.iter().map(|name| ["SET", name, "k", "PX", "500000"]);
+    let set: Vec<_> = set.collect();
+    let mut commands = vec![&["DEL", "k"][..], &write, &["PEXPIRE", "k", "600000"]];
+    commands.extend(set.iter().map(|command| &command[..]));
+    at_once(con, &commands);
 }
 
 fn all_refused(con: &mut Connection, commands: impl Iterator<Item = &'static Command>) {
@@ -95,8 +107,7 @@ fn a_hash_without_a_known_mode_is_no_lock() {
         &[("Mode", "read"), ("me", "1")],
     ];
     for fields in hashes {
-        hash(&mut con, "k", fields);
-        timeout(&mut con, "me", 1);
+        hash(&mut con, fields, &["me"]);
         all_refused(&mut con, every_command::all());
     }
 }
@@ -107,12 +118,11 @@ fn a_count_that_is_no_positive_integer_makes_a_hash_no_lock() {
     let mut con = server.connection();
     for count in BAD_COUNTS {
         for (mode, field) in [("read", "me"), ("write", "me:write"), ("write", "me")] {
-            hash(&mut con, "k", &[("mode", mode), (field, count)]);
-            timeout(&mut con, "me", 1);
+            hash(&mut con, &[("mode", mode), (field, count)], &["me"]);
             all_refused(&mut con, every_command::all());
         }
         // The count of the other kind.
-        hash(&mut con, "k", &[("mode", "write"), ("me:write", "1"), ("me", count)]);
+        hash(&mut con, &[("mode", "write"), ("me:write", "1"), ("me", count)], &[]);
         all_refused(&mut con, every_command::all());
     }
 }
@@ -125,9 +135,8 @@ fn a_bad_count_of_another_owner_is_met_or_left_alone_but_never_written_over() {
         for (mode, own) in [("read", "me"), ("write", "me:write")] {
             for bad in ["other", "other:write"] {
                 for command in every_command::all() {
-                    hash(&mut con, "k", &[("mode", mode), (own, "1"), (bad, count)]);
-                    timeout(&mut con, "me", 1);
-                    timeout(&mut con, "other", 1);
+                    let fields = [("mode", mode), (own, "1"), (bad, count)];
+                    hash(&mut con, &fields, &["me", "other"]);
                     let before = snapshot(&mut con);
                     let result = command.call(&mut con, b"k", b"me");
                     // Those that tell or remove all there is have to read it.
@@ -137,7 +146,7 @@ fn a_bad_count_of_another_owner_is_met_or_left_alone_but_never_written_over() {
                     }
                     if result.is_err() {
                         let error = error_text(&result.expect_err("an error"));
-                        let known = ["WRONGTYPE ", "NOTHELD "];
+                        let known = ["WRONGTYPE ", "NOTHELD ", "DEADLOCK "];
                         let is_known = known.iter().any(|code| error.starts_with(code));
                         assert!(is_known, "{}: {error}", command.name);
                         assert_eq!(snapshot(&mut con), before, "{} {count:?}", command.name);
@@ -155,7 +164,7 @@ fn a_write_count_at_the_limit_counts_down_but_not_up() {
     let mut con = server.connection();
     let most = i64::MAX.to_string();
     let fields = [("mode", "write"), ("me:write", most.as_str())];
-    hash(&mut con, "k", &fields);
+    hash(&mut con, &fields, &[]);
     let inspect = |con: &mut Connection| map(call!(con, "RWLOCK.INSPECT", "k"));
     let picture = assert_unchanged(&mut con, inspect);
     assert_eq!(int(&map(&list(&picture["holders"])[0])["holds"]), i64::MAX);
@@ -171,7 +180,7 @@ fn a_write_count_at_the_limit_counts_down_but_not_up() {
     refused!(&mut con, "ERR", "RWLOCK.UPGRADE", "k", "me", 60_000);
     assert_ok(call!(con, "RWLOCK.DOWNGRADE", "k", "me", 60_000));
     assert_eq!(int(call!(con, "RWLOCK.UNLOCK", "k", "me")), 1);
-    hash(&mut con, "k", &fields);
+    hash(&mut con, &fields, &[]);
     assert_eq!(int(call!(con, "RWLOCK.FORCEUNLOCK", "k")), 1);
     assert!(snapshot(&mut con).is_empty());
 }
@@ -182,8 +191,7 @@ fn a_read_count_at_the_limit_is_answered_quickly() {
     let mut con = server.connection();
     for count in ["9223372036854775807", "4294967296", "1000000000"] {
         for owner in ["me", "other"] {
-            hash(&mut con, "k", &[("mode", "read"), (owner, count)]);
-            timeout(&mut con, owner, 1);
+            hash(&mut con, &[("mode", "read"), (owner, count)], &[owner]);
             let before = snapshot(&mut con);
             let commands = every_command::all().filter(|c| c.name != "RWLOCK.FORCEUNLOCK");
             for command in commands {
@@ -210,13 +218,51 @@ fn many_large_read_counts_are_answered_quickly_too() {
     let fill = "redis.call('HSET', KEYS[1], 'mode', 'read')
         for i = 1, 2000 do redis.call('HSET', KEYS[1], 'owner' .. i, 65000) end
         return redis.call('PEXPIRE', KEYS[1], 600000)";
-    for command in every_command::READING.iter().chain(&every_command::WRITING) {
-        assert_eq!(int(call!(con, "EVAL", fill, 1, "k")), 1);
-        let started = Instant::now();
-        drop(command.call(&mut con, b"k", b"me"));
-        let took = started.elapsed();
-        assert!(took < Duration::from_secs(1), "{} {:?} took {took:?}", command.name, command.rest);
+    for command in every_command::all() {
+        let mut times = (0..5).map(|_| {
+            assert_eq!(int(call!(con, "EVAL", fill, 1, "k")), 1);
+            let started = Instant::now();
+            drop(command.call(&mut con, b"k", b"me"));
+            started.elapsed()
+        });
+        // Each time is the command's own at least. What comes on top is the
+        // machine's, which others use too.
+        let quick = times.any(|took| took < Duration::from_secs(1));
+        assert!(quick, "{} {:?} takes long", command.name, command.rest);
     }
+}
+
+#[test]
+fn a_hash_that_could_be_anything_survives_the_search_for_locks_after_a_start() {
+    let mut plain = Server::builder().without_module().aof().start();
+    let mut con = plain.connection();
+    let hashes: [&[&str]; 4] = [
+        &["reading", "mode", "read", "retries", "3"],
+        &["writing", "mode", "write", "retries", "3"],
+        &["named", "mode", "read", "name", "Ann"],
+        &["alone", "mode", "write"],
+    ];
+    for words in hashes {
+        send(&mut con, ["HSET"].iter().chain(words)).expect("a hash");
+    }
+    call!(con, "PEXPIRE", "reading", 600_000).expect("an expiry");
+    let before = snapshot(&mut con);
+    // One of its holds has lapsed long since.
+    let timeout = "{lock}:you:rwlock_timeout:1";
+    at_once(
+        &mut con,
+        &[
+            &["HSET", "lock", "mode", "read", "me", "1", "you", "1"],
+            &["PEXPIRE", "lock", "600000"],
+            &["SET", timeout, "lock", "PX", "600000"],
+        ],
+    );
+    plain.stop();
+    let server = Server::builder().aof().dir(plain.dir()).start();
+    let mut con = server.connection();
+    wait_until("the search has met the lock", || int(call!(con, "HEXISTS", "lock", "me")) == 0);
+    assert_eq!(int(call!(con, "DEL", "lock", timeout)), 2);
+    assert_eq!(snapshot(&mut con), before);
 }
 
 #[test]
@@ -243,8 +289,10 @@ fn a_timeout_key_of_another_type_is_refused_wherever_it_is_met() {
             for number in 1..=held {
                 let below = format!("{{k}}:me:rwlock_timeout:{number}");
                 let kept = format!("{below}:kept");
-                assert_ok(call!(con, "RENAME", &below, &kept));
-                make(&mut con, words, &below);
+                let mut other = words.to_vec();
+                other.insert(1, &below);
+                let away = ["RENAME", &below, &kept];
+                at_once(&mut con, &[&away, &other, &["PEXPIRE", &below, "600000"]]);
                 // A lock in another mode would be none of FORCEUNLOCK's.
                 let meet = |command: &&Command| command.rest != ["WRITE"] || command.has_owner;
                 all_refused(&mut con, every_command::all().filter(meet));
@@ -271,9 +319,7 @@ fn a_reservation_key_that_names_no_owner_is_refused() {
         make(&mut con, words, "{k}:wait_write");
         for held in [false, true] {
             if held {
-                assert_eq!(int(call!(con, "HSET", "k", "mode", "read", "other", 1)), 2);
-                assert_eq!(int(call!(con, "PEXPIRE", "k", 600_000)), 1);
-                timeout(&mut con, "other", 1);
+                hash(&mut con, &[("mode", "read"), ("other", "1")], &["other"]);
             }
             let needs = ["RWLOCK.RLOCK", "RWLOCK.WLOCK", "RWLOCK.INSPECT"];
             let commands = every_command::all().filter(|command| needs.contains(&command.name));

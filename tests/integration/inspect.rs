@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use redis::{Connection, Value};
+use redis::{cmd, Connection, Value};
 
-use crate::harness::{assert_ok, bytes, call, int, list, map, text, Server};
+use crate::harness::{assert_ok, bytes, call, int, list, map, send, text, wait_until, Server};
 use crate::unchanged::{assert_unchanged, refused};
 
 type Picture = BTreeMap<String, Value>;
@@ -118,6 +118,18 @@ fn a_reservation_and_the_last_token_are_shown_whether_the_lock_is_held_or_not() 
     assert_eq!(int(&picture["fence"]), 1_760_000_000_000_001, "the fence key stays");
 }
 
+/// INSPECT behind other commands and before HLEN, all in one transaction: what
+/// lapses in it is not yet cleaned up.
+fn inspect_after(con: &mut Connection, commands: &[&str]) -> (Picture, i64) {
+    assert_ok(call!(con, "MULTI"));
+    for command in commands.iter().chain(&["RWLOCK.INSPECT k", "HLEN k"]) {
+        assert_eq!(text(send(con, command.split(' '))), "QUEUED");
+    }
+    let mut replies = list(call!(con, "EXEC"));
+    let fields = int(replies.pop().expect("a reply to HLEN"));
+    (map(replies.pop().expect("a reply to INSPECT")), fields)
+}
+
 #[test]
 fn lapsed_holds_are_not_shown_and_not_removed() {
     let server = Server::builder().start();
@@ -125,24 +137,107 @@ fn lapsed_holds_are_not_shown_and_not_removed() {
     for owner in ["ann", "ann", "ann", "bob"] {
         assert_ok(call!(con, "RWLOCK.RLOCK", "k", owner, 600_000));
     }
-    assert_eq!(int(call!(con, "DEL", "{k}:ann:rwlock_timeout:2", "{k}:bob:rwlock_timeout:1")), 2);
-    // Above the count it means nothing.
-    assert_ok(call!(con, "SET", "{k}:ann:rwlock_timeout:4", "k", "PX", 900_000));
-    let picture = inspect(&mut con, "k");
+    let (picture, fields) = inspect_after(
+        &mut con,
+        &[
+            "DEL {k}:ann:rwlock_timeout:2 {k}:bob:rwlock_timeout:1",
+            // Above the count it means nothing.
+            "SET {k}:ann:rwlock_timeout:4 k PX 900000",
+            // A write hold of a lock in read mode is none.
+            "HSET k bob:write 1",
+        ],
+    );
     assert_eq!(held(&picture), [row("ann", "read", 2)]);
     assert_eq!(int(&picture["holders_total"]), 1);
     assert_left(&holders(&picture)[0]["ttl"], 600_000);
+    assert_eq!(fields, 4, "the hash is as it was");
 
-    // A write hold of a lock in read mode is none.
-    assert_eq!(int(call!(con, "HSET", "k", "bob:write", 1)), 1);
-    assert_eq!(held(&inspect(&mut con, "k")), [row("ann", "read", 2)]);
-
-    assert_eq!(int(call!(con, "DEL", "{k}:ann:rwlock_timeout:1", "{k}:ann:rwlock_timeout:3")), 2);
-    let picture = inspect(&mut con, "k");
+    wait_until("the lapsed holds are gone", || int(call!(con, "HLEN", "k")) == 2);
+    let lapse = "DEL {k}:ann:rwlock_timeout:1 {k}:ann:rwlock_timeout:2";
+    let (picture, fields) = inspect_after(&mut con, &[lapse]);
     assert_eq!(text(&picture["mode"]), "free");
     assert_eq!(int(&picture["ttl"]), -2);
     assert_eq!(int(&picture["holders_total"]), 0);
-    assert_eq!(int(call!(con, "HLEN", "k")), 4, "the hash is as it was");
+    assert_eq!(fields, 2, "the hash is as it was");
+    wait_until("the lock is gone", || int(call!(con, "EXISTS", "k")) == 0);
+}
+
+#[test]
+fn while_writes_are_paused_lapsed_holds_are_not_shown_and_not_removed() {
+    let server = Server::builder().start();
+    let mut con = server.connection();
+    assert_ok(call!(con, "RWLOCK.RLOCK", "k", "ann", 600_000));
+    assert_ok(call!(con, "RWLOCK.RLOCK", "k", "bob", 600_000));
+    assert_ok(call!(con, "RWLOCK.WLOCK", "short", "ann", 600_000));
+    assert_ok(call!(con, "MULTI"));
+    for key in ["{k}:ann:rwlock_timeout:1", "short"] {
+        assert_eq!(text(call!(con, "PEXPIRE", key, 20)), "QUEUED");
+    }
+    assert_eq!(text(call!(con, "CLIENT", "PAUSE", 600_000, "WRITE")), "QUEUED");
+    list(call!(con, "EXEC"));
+    let mut picture = |lock| map(call!(con, "RWLOCK.INSPECT", lock));
+    wait_until("the leases are over", || {
+        held(&picture("k")) == [row("bob", "read", 1)] && text(&picture("short")["mode"]) == "free"
+    });
+    assert_eq!(int(call!(con, "HLEN", "k")), 3, "the hash is as it was");
+    assert_eq!(int(call!(con, "DBSIZE")), 4, "and all keys are there");
+    assert_ok(call!(con, "CLIENT", "UNPAUSE"));
+    wait_until("the lapsed holds are gone", || {
+        int(call!(con, "HLEN", "k")) == 2 && int(call!(con, "DBSIZE")) == 2
+    });
+}
+
+#[test]
+fn who_waits_is_shown_in_the_order_of_service() {
+    let server = Server::builder().start();
+    let mut con = server.connection();
+    assert_ok(call!(con, "RWLOCK.RLOCK", "k", "ann", 600_000));
+    assert_ok(call!(con, "RWLOCK.RLOCK", "k", "bob", 600_000, "SESSION"));
+    let waits: [&[&str]; 4] = [
+        &["RWLOCK.WLOCK", "k", "dan", "60000", "BLOCK", "0"],
+        &["RWLOCK.RLOCK", "k", "eve", "60000", "BLOCK", "500000"],
+        &["RWLOCK.WLOCK", "k", "fay", "60000", "BLOCK", "0", "SESSION"],
+        &["RWLOCK.UPGRADE", "k", "ann", "60000", "BLOCK", "400000"],
+    ];
+    let mut clients = Vec::new();
+    let mut numbers = Vec::new();
+    for (words, before) in waits.into_iter().zip(0..) {
+        let mut client = server.connection();
+        numbers.push(int(call!(client, "CLIENT", "ID")));
+        let mut command = cmd(words[0]);
+        command.arg(&words[1..]);
+        client.send_packed_command(&command.get_packed_command()).expect("send it");
+        clients.push(client);
+        wait_until("it waits", || int(&inspect(&mut con, "k")["waiters_total"]) == before + 1);
+    }
+    let picture = inspect(&mut con, "k");
+    let waiters: Vec<Picture> = list(&picture["waiters"]).iter().map(map).collect();
+    let rows: Vec<(String, String, i64)> = waiters
+        .iter()
+        .map(|waiter| (text(&waiter["owner"]), text(&waiter["kind"]), int(&waiter["client"])))
+        .collect();
+    // An upgrade goes first, whoever came before.
+    let expected =
+        [("ann", "upgrade", 3), ("dan", "write", 0), ("eve", "read", 1), ("fay", "write", 2)]
+            .map(|(owner, kind, at)| (owner.to_owned(), kind.to_owned(), numbers[at]));
+    assert_eq!(rows, expected);
+    let names: Vec<&str> = waiters[0].keys().map(String::as_str).collect();
+    assert_eq!(names, ["client", "kind", "owner", "timeout", "waited"]);
+    let times = |name: &str| -> Vec<i64> { waiters.iter().map(|by| int(&by[name])).collect() };
+    assert_left(&waiters[0]["timeout"], 400_000);
+    assert_left(&waiters[2]["timeout"], 500_000);
+    assert_eq!([times("timeout")[1], times("timeout")[3]], [0, 0], "without end");
+    let waited = times("waited");
+    let in_order_of_arrival = [waited[1], waited[2], waited[3], waited[0], 0];
+    assert!(in_order_of_arrival.is_sorted_by(|one, next| one >= next), "{waited:?}");
+    let of_holders = holders(&picture);
+    let sessions: Vec<i64> = of_holders.iter().map(|holder| int(&holder["session"])).collect();
+    assert_eq!(sessions, [0, int(call!(con, "CLIENT", "ID"))]);
+    // COUNT is for both lists, and the totals are of all.
+    let short = map(call!(con, "RWLOCK.INSPECT", "k", "COUNT", 1));
+    let listed = list(&short["waiters"]);
+    assert_eq!((listed.len(), text(&map(&listed[0])["owner"]).as_str()), (1, "ann"));
+    assert_eq!([int(&short["waiters_total"]), int(&short["holders_total"])], [4, 2]);
 }
 
 #[test]

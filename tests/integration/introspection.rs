@@ -17,19 +17,19 @@ struct Known {
     key: &'static str,
 }
 
-const COMMANDS: [Known; 9] = [
+const COMMANDS: [Known; 10] = [
     Known {
         name: "rwlock.rlock",
-        syntax: "key owner lease [ONCE]",
+        syntax: "key owner lease [BLOCK timeout] [SESSION] [ONCE]",
         arity: -4,
-        flags: "write denyoom fast",
+        flags: "write denyoom blocking",
         key: "RW access update",
     },
     Known {
         name: "rwlock.wlock",
-        syntax: "key owner lease [ONCE] [RESERVE milliseconds]",
+        syntax: "key owner lease [BLOCK timeout] [SESSION] [ONCE] [RESERVE milliseconds]",
         arity: -4,
-        flags: "write denyoom fast",
+        flags: "write denyoom blocking",
         key: "RW access update",
     },
     Known {
@@ -48,9 +48,9 @@ const COMMANDS: [Known; 9] = [
     },
     Known {
         name: "rwlock.upgrade",
-        syntax: "key owner lease",
-        arity: 4,
-        flags: "write denyoom fast",
+        syntax: "key owner lease [BLOCK timeout] [SESSION]",
+        arity: -4,
+        flags: "write denyoom blocking",
         key: "RW access update",
     },
     Known {
@@ -74,6 +74,7 @@ const COMMANDS: [Known; 9] = [
         flags: "readonly",
         key: "RO access",
     },
+    Known { name: "rwlock.queues", syntax: "[COUNT count]", arity: -1, flags: "readonly", key: "" },
     Known { name: "rwlock.help", syntax: "", arity: 1, flags: "loading stale fast", key: "" },
 ];
 
@@ -238,7 +239,7 @@ fn every_documented_option_is_accepted_and_every_argument_needed() {
         let value = |word: &str| match word {
             "key" => "k".to_owned(),
             "owner" => "me".to_owned(),
-            "lease" | "milliseconds" | "count" => "60000".to_owned(),
+            "lease" | "milliseconds" | "count" | "timeout" => "60000".to_owned(),
             word => word.to_owned(),
         };
         let fixed: Vec<String> =

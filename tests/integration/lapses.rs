@@ -1,19 +1,20 @@
-//! Lapsed holds do not count, and go when they are met.
+//! Lapsed holds do not count, and go: by themselves, or with the command that
+//! meets them first.
 
-use crate::checker::{free, held, Lease, Lock};
-use crate::harness::{assert_ok, call, int, Server};
+use crate::checker::{free, held, whoever_meets_it, Lease, Lock};
+use crate::harness::{assert_ok, call, int, wait_until, Server};
 
 /// Three read holds of `a`, of which the one with this number has lapsed, and
 /// the leases of the other two.
-fn one_of_three_lapsed(server: &Server, lapsed: usize) -> (Lock, Lease, Lease) {
-    let mut lock = Lock::on(server, &format!("number {lapsed}"));
+fn one_of_three_lapsed(lock_on: &dyn Fn(&str) -> Lock, lapsed: usize) -> (Lock, Lease, Lease) {
+    let mut lock = lock_on(&format!("number {lapsed}"));
     let mut leases: Vec<Lease> = (1..=3)
         .map(|number| {
             let lease = if number == lapsed { 50_000 } else { 100_000 * number as i64 };
             lock.ok(&format!("RLOCK a {lease}"))
         })
         .collect();
-    lock.lapse("a", lapsed);
+    lock.lapse("a", [lapsed]);
     leases.remove(lapsed - 1);
     let second = leases.remove(1);
     (lock, leases.remove(0), second)
@@ -21,134 +22,179 @@ fn one_of_three_lapsed(server: &Server, lapsed: usize) -> (Lock, Lease, Lease) {
 
 #[test]
 fn the_holds_above_a_lapsed_one_move_down() {
-    let server = Server::builder().start();
-    for lapsed in 1..=3 {
-        // RENEW changes nothing else here.
-        let (mut lock, first, second) = one_of_three_lapsed(&server, lapsed);
-        lock.ok("RENEW a 1");
-        lock.is(held(&second).reads("a", [&first, &second]));
+    whoever_meets_it(|lock_on| {
+        for lapsed in 1..=3 {
+            // RENEW changes nothing else here.
+            let (mut lock, first, second) = one_of_three_lapsed(lock_on, lapsed);
+            lock.ok("RENEW a 1");
+            lock.is(held(&second).reads("a", [&first, &second]));
 
-        // A new hold gets the number after them.
-        call!(lock.con, "FLUSHALL").expect("start again");
-        let (mut lock, first, second) = one_of_three_lapsed(&server, lapsed);
-        let third = lock.ok("RLOCK a 400000");
-        lock.is(held(&third).reads("a", [&first, &second, &third]));
+            // A new hold gets the number after them.
+            call!(lock.con, "FLUSHALL").expect("start again");
+            let (mut lock, first, second) = one_of_three_lapsed(lock_on, lapsed);
+            let third = lock.ok("RLOCK a 400000");
+            lock.is(held(&third).reads("a", [&first, &second, &third]));
 
-        // The highest live one is given back.
-        call!(lock.con, "FLUSHALL").expect("start again");
-        let (mut lock, first, _) = one_of_three_lapsed(&server, lapsed);
-        lock.gives("UNLOCK a", 0);
-        lock.is(held(&first).reads("a", [&first]));
-        lock.gives("UNLOCK a", 1);
-        lock.is(free());
-    }
+            // The highest live one is given back.
+            call!(lock.con, "FLUSHALL").expect("start again");
+            let (mut lock, first, _) = one_of_three_lapsed(lock_on, lapsed);
+            lock.gives("UNLOCK a", 0);
+            lock.is(held(&first).reads("a", [&first]));
+            lock.gives("UNLOCK a", 1);
+            lock.is(free());
+        }
+    });
 }
 
 #[test]
 fn several_lapses_are_met_at_once() {
-    let server = Server::builder().start();
-    let mut lock = Lock::on(&server, "k");
-    let leases: Vec<Lease> =
-        (1..=6).map(|number| lock.ok(&format!("RLOCK a {number}00000"))).collect();
-    for number in [1, 3, 4] {
-        lock.lapse("a", number);
-    }
-    lock.ok("RENEW a 1");
-    lock.is(held(&leases[5]).reads("a", [&leases[1], &leases[4], &leases[5]]));
+    whoever_meets_it(|lock_on| {
+        let mut lock = lock_on("k");
+        let leases: Vec<Lease> =
+            (1..=6).map(|number| lock.ok(&format!("RLOCK a {number}00000"))).collect();
+        lock.lapse("a", [1, 3, 4]);
+        lock.ok("RENEW a 1");
+        lock.is(held(&leases[5]).reads("a", [&leases[1], &leases[4], &leases[5]]));
+    });
 }
 
 #[test]
 fn an_owner_without_live_holds_loses_its_field() {
-    let server = Server::builder().start();
-    for command in ["UNLOCK a", "UNLOCK a READ", "UNLOCK a ALL", "RENEW a 1000", "UPGRADE a 1000"] {
-        let mut lock = Lock::on(&server, command);
-        let b = lock.ok("RLOCK b 300000");
-        lock.ok("RLOCK a 100000");
-        lock.ok("RLOCK a 100000");
-        lock.lapse("a", 1);
-        lock.lapse("a", 2);
-        lock.not_held(command, "held by others, in read mode");
-        lock.is(held(&b).reads("b", [&b]));
-        // It is a newcomer now, with number 1.
-        let again = lock.ok("RLOCK a 200000");
-        lock.is(held(&b).reads("b", [&b]).reads("a", [&again]));
-    }
+    whoever_meets_it(|lock_on| {
+        for command in
+            ["UNLOCK a", "UNLOCK a READ", "UNLOCK a ALL", "RENEW a 1000", "UPGRADE a 1000"]
+        {
+            let mut lock = lock_on(command);
+            let b = lock.ok("RLOCK b 300000");
+            lock.ok("RLOCK a 100000");
+            lock.ok("RLOCK a 100000");
+            lock.lapse("a", [1, 2]);
+            lock.not_held(command, "held by others, in read mode");
+            lock.is(held(&b).reads("b", [&b]));
+            // It is a newcomer now, with number 1.
+            let again = lock.ok("RLOCK a 200000");
+            lock.is(held(&b).reads("b", [&b]).reads("a", [&again]));
+        }
+    });
 }
 
 #[test]
 fn lapsed_holds_of_others_go_when_they_are_met() {
-    let server = Server::builder().start();
-    let mut lock = Lock::on(&server, "k");
-    lock.ok("RLOCK b 50000");
-    let c = lock.ok("RLOCK c 200000");
-    lock.ok("RLOCK c 50000");
-    let c3 = lock.ok("RLOCK c 150000");
-    let a = lock.ok("RLOCK a 100000");
-    lock.ok("RLOCK a 400000");
-    lock.lapse("b", 1);
-    lock.lapse("c", 2);
-    // To know the latest end, UNLOCK looks at all holds.
-    lock.gives("UNLOCK a", 0);
-    lock.is(held(&c).reads("c", [&c, &c3]).reads("a", [&a]));
-    lock.lapse("c", 1);
-    lock.lapse("c", 2);
-    lock.gives("UNLOCK a", 1);
-    lock.is(free());
+    whoever_meets_it(|lock_on| {
+        let mut lock = lock_on("k");
+        lock.ok("RLOCK b 50000");
+        let c = lock.ok("RLOCK c 200000");
+        lock.ok("RLOCK c 50000");
+        let c3 = lock.ok("RLOCK c 150000");
+        let a = lock.ok("RLOCK a 100000");
+        lock.ok("RLOCK a 400000");
+        lock.lapse("b", [1]);
+        lock.lapse("c", [2]);
+        // To know the latest end, UNLOCK looks at all holds.
+        lock.gives("UNLOCK a", 0);
+        lock.is(held(&c).reads("c", [&c, &c3]).reads("a", [&a]));
+        lock.lapse("c", [1, 2]);
+        lock.gives("UNLOCK a", 1);
+        lock.is(free());
+    });
 }
 
 #[test]
 fn a_lock_with_lapsed_holds_only_is_free_though_its_hash_lives() {
-    let server = Server::builder().start();
-    let abandoned = |name: &str| {
-        let mut lock = Lock::on(&server, name);
-        lock.ok("RLOCK a 300000");
-        lock.ok("RLOCK a 300000");
-        lock.ok("RLOCK b 500000");
-        lock.lapse("a", 1);
-        lock.lapse("a", 2);
-        lock.lapse("b", 1);
-        lock
-    };
-    // Its time is not the next one's.
-    for (owner, again) in [("a", "its holder"), ("c", "another")] {
-        let mut lock = abandoned(&format!("read by {again}"));
-        let read = lock.ok(&format!("RLOCK {owner} 100000"));
-        lock.is(held(&read).reads(owner, [&read]));
-        let mut lock = abandoned(&format!("written by {again}"));
-        let write = lock.ok(&format!("WLOCK {owner} 100000"));
-        lock.is(held(&write).writes(owner, 1));
-    }
-    for command in ["UNLOCK a", "UNLOCK c", "RENEW b 1", "UPGRADE a 1", "DOWNGRADE c 1"] {
-        let mut lock = abandoned(command);
-        lock.not_held(command, "the lock is free");
-        lock.is(free());
-    }
+    whoever_meets_it(|lock_on| {
+        let abandoned = |name: &str| {
+            let mut lock = lock_on(name);
+            lock.ok("RLOCK a 300000");
+            lock.ok("RLOCK a 300000");
+            lock.ok("RLOCK b 500000");
+            lock.lapse("a", [1, 2]);
+            lock.lapse("b", [1]);
+            lock
+        };
+        // Its time is not the next one's.
+        for (owner, again) in [("a", "its holder"), ("c", "another")] {
+            let mut lock = abandoned(&format!("read by {again}"));
+            let read = lock.ok(&format!("RLOCK {owner} 100000"));
+            lock.is(held(&read).reads(owner, [&read]));
+            let mut lock = abandoned(&format!("written by {again}"));
+            let write = lock.ok(&format!("WLOCK {owner} 100000"));
+            lock.is(held(&write).writes(owner, 1));
+        }
+        for command in ["UNLOCK a", "UNLOCK c", "RENEW b 1", "UPGRADE a 1", "DOWNGRADE c 1"] {
+            let mut lock = abandoned(command);
+            lock.not_held(command, "the lock is free");
+            lock.is(free());
+        }
+    });
 }
 
 #[test]
 fn lapsed_reads_inside_a_write_hold_are_not_given_back() {
+    whoever_meets_it(|lock_on| {
+        let mut lock = lock_on("k");
+        let write = lock.ok("WLOCK a 300000");
+        lock.ok("RLOCK a 100000");
+        lock.lapse("a", [1]);
+        lock.not_held("UNLOCK a READ", "in the other mode (write)");
+        lock.is(held(&write).writes("a", 1));
+
+        let mut lock = lock_on("no word");
+        lock.ok("WLOCK a 300000");
+        lock.ok("RLOCK a 100000");
+        lock.lapse("a", [1]);
+        lock.gives("UNLOCK a", 1);
+        lock.is(free());
+
+        let mut lock = lock_on("one of two");
+        lock.ok("WLOCK a 300000");
+        lock.ok("RLOCK a 50000");
+        let second = lock.ok("RLOCK a 100000");
+        lock.lapse("a", [1]);
+        lock.gives("UNLOCK a WRITE", 0);
+        lock.is(held(&second).reads("a", [&second]));
+    });
+}
+
+#[test]
+fn lapsed_holds_go_by_themselves() {
+    let server = Server::builder().start();
+    // What goes is removed by the module, not by the server's own search.
+    let mut lock = Lock::on(&server, "read");
+    assert_ok(call!(lock.con, "DEBUG", "SET-ACTIVE-EXPIRE", 0));
+    // In an order that is not that of their ends, the hash's among them.
+    lock.ok("RLOCK a 60");
+    let a = lock.ok("RLOCK a 100000");
+    lock.ok("RLOCK a 20");
+    lock.ok("RLOCK b 40");
+    let mut write = Lock::on(&server, "write");
+    write.ok("WLOCK c 80");
+    write.ok("RLOCK c 20");
+    let mut last = Lock::on(&server, "last");
+    last.ok("RLOCK d 20");
+    last.ok("RLOCK e 100");
+    // DBSIZE counts keys and looks at none. The hash and the timeout key of what
+    // is left, and a timeout key that ended together with its hash: with that
+    // gone it means nothing, and is the server's to delete.
+    wait_until("all but one have gone", || int(call!(lock.con, "DBSIZE")) == 3);
+    lock.is(held(&a).reads("a", [&a]));
+    write.is(free());
+    last.is(free());
+}
+
+#[test]
+fn a_shortened_lease_ends_on_time_by_itself() {
     let server = Server::builder().start();
     let mut lock = Lock::on(&server, "k");
-    let write = lock.ok("WLOCK a 300000");
+    assert_ok(call!(lock.con, "DEBUG", "SET-ACTIVE-EXPIRE", 0));
     lock.ok("RLOCK a 100000");
-    lock.lapse("a", 1);
-    lock.not_held("UNLOCK a READ", "in the other mode (write)");
-    lock.is(held(&write).writes("a", 1));
-
-    let mut lock = Lock::on(&server, "no word");
-    lock.ok("WLOCK a 300000");
-    lock.ok("RLOCK a 100000");
-    lock.lapse("a", 1);
-    lock.gives("UNLOCK a", 1);
-    lock.is(free());
-
-    let mut lock = Lock::on(&server, "one of two");
-    lock.ok("WLOCK a 300000");
-    lock.ok("RLOCK a 50000");
-    let second = lock.ok("RLOCK a 100000");
-    lock.lapse("a", 1);
-    lock.gives("UNLOCK a WRITE", 0);
-    lock.is(held(&second).reads("a", [&second]));
+    let b = lock.ok("RLOCK b 200000");
+    lock.expire_timeout("a", 1, 20);
+    wait_until("the hold of a goes", || int(call!(lock.con, "DBSIZE")) == 2);
+    lock.is(held(&b).reads("b", [&b]));
+    lock.gives("UNLOCK b", 1);
+    lock.ok("WLOCK a 100000");
+    lock.expire(20);
+    wait_until("the lock goes", || int(call!(lock.con, "DBSIZE")) == 0);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use redis::Connection;
 
 use crate::every_command;
-use crate::harness::{assert_ok, bytes, call, int, list, map, text, Server};
+use crate::harness::{assert_ok, bytes, call, int, list, map, text, wait_until, Server};
 use crate::unchanged::snapshot;
 
 /// All keys there are.
@@ -302,4 +302,19 @@ fn a_lock_belongs_to_its_database() {
     assert!(keys(&mut zero).is_empty());
     assert_eq!(snapshot(&mut one), other);
     assert_eq!(int(call!(one, "RWLOCK.UNLOCK", "k", "you")), 1);
+}
+
+#[test]
+fn a_hold_that_is_cut_short_by_hand_goes_at_once_whatever_its_lock_is_called() {
+    let server = Server::builder().start();
+    let mut con = server.connection();
+    let locks = ["a", "{a}", "a:b", "{a:b}", "a{b", "a}b", "", "{a}:b:c:d:e:f", "a:b:c:d:e:f:g"];
+    for (lock, owner) in locks.into_iter().zip(["me", "m:e", "m:e:1"].into_iter().cycle()) {
+        assert_ok(call!(con, "RWLOCK.RLOCK", lock, owner, 600_000));
+        let tagged = if lock.contains('{') { lock.to_owned() } else { format!("{{{lock}}}") };
+        let timeout = format!("{tagged}:{owner}:rwlock_timeout:1");
+        assert_eq!(int(call!(con, "PEXPIRE", timeout, 1)), 1);
+        // The hash would live on for long.
+        wait_until("its lock is gone", || int(call!(con, "EXISTS", lock)) == 0);
+    }
 }

@@ -1,6 +1,6 @@
 //! ONCE: a request that may be sent twice.
 
-use crate::checker::{held, Lock};
+use crate::checker::{held, whoever_meets_it, Lock};
 use crate::harness::Server;
 
 #[test]
@@ -56,18 +56,18 @@ fn once_counts_holds_of_the_same_kind_only() {
 
 #[test]
 fn once_takes_lapsed_holds_for_none() {
-    let server = Server::builder().start();
-    let mut lock = Lock::on(&server, "k");
-    let b = lock.ok("RLOCK b 300000");
-    let first = lock.ok("RLOCK a 100000");
-    lock.ok("RLOCK a 200000");
-    // What was the highest is gone: the one below it is lengthened.
-    lock.lapse("a", 2);
-    lock.is(held(&b).reads("b", [&b]).reads("a", [&first, &first]).lapsed("a", 2));
-    let first = lock.ok("RLOCK a 150000 ONCE");
-    lock.is(held(&b).reads("b", [&b]).reads("a", [&first]));
-    // None is left: there is a new one.
-    lock.lapse("a", 1);
-    let fresh = lock.ok("RLOCK a 10000 ONCE");
-    lock.is(held(&b).reads("b", [&b]).reads("a", [&fresh]));
+    whoever_meets_it(|lock_on| {
+        let mut lock = lock_on("k");
+        let b = lock.ok("RLOCK b 300000");
+        lock.ok("RLOCK a 100000");
+        lock.ok("RLOCK a 200000");
+        // What was the highest is gone: the one below it is lengthened.
+        lock.lapse("a", [2]);
+        let first = lock.ok("RLOCK a 150000 ONCE");
+        lock.is(held(&b).reads("b", [&b]).reads("a", [&first]));
+        // None is left: there is a new one.
+        lock.lapse("a", [1]);
+        let fresh = lock.ok("RLOCK a 10000 ONCE");
+        lock.is(held(&b).reads("b", [&b]).reads("a", [&fresh]));
+    });
 }

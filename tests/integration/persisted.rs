@@ -1,6 +1,6 @@
 //! Locks and holds whose expiry somebody took away with PERSIST.
 
-use crate::checker::{free, held, Lease, Lock};
+use crate::checker::{free, held, whoever_meets_it, Lease, Lock};
 use crate::harness::{assert_ok, Server};
 
 /// A lock without expiry, taken with this command.
@@ -68,16 +68,19 @@ fn it_keeps_none_when_the_last_write_hold_leaves_reads() {
 
 #[test]
 fn its_read_holds_lapse_all_the_same() {
-    let server = Server::builder().start();
-    let (mut lock, _) = endless(&server, "k", "RLOCK a 100000");
-    let b = lock.ok("RLOCK b 200000");
-    lock.lapse("a", 1);
-    lock.not_held("RENEW a 100000", "held by others, in read mode");
-    lock.is(held(&Lease::never()).reads("b", [&b]));
-    // With the last of them the lock is over: who comes gets a new one.
-    lock.lapse("b", 1);
-    let write = lock.ok("WLOCK c 100000");
-    lock.is(held(&write).writes("c", 1));
+    whoever_meets_it(|lock_on| {
+        let mut lock = lock_on("k");
+        lock.ok("RLOCK a 100000");
+        lock.persist();
+        let b = lock.ok("RLOCK b 200000");
+        lock.lapse("a", [1]);
+        lock.not_held("RENEW a 100000", "held by others, in read mode");
+        lock.is(held(&Lease::never()).reads("b", [&b]));
+        // With the last of them the lock is over: who comes gets a new one.
+        lock.lapse("b", [1]);
+        let write = lock.ok("WLOCK c 100000");
+        lock.is(held(&write).writes("c", 1));
+    });
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! What a server sends to its replicas: effects, as plain commands with
 //! absolute times, and nothing for a request that is refused.
 
-use redis::Connection;
+use redis::{Connection, Value};
 
-use crate::harness::{assert_error, assert_ok, call, int, list, send, text, Server};
+use crate::harness::{assert_ok, call, int, list, send, text, wait_until, Server};
 use crate::observe::{assert_plain, clock, ends_at, info_number, run, ReplicationStream, Words};
 
 /// The commands that change data.
@@ -22,6 +22,26 @@ fn assert_atomic(commands: &[Words]) {
         assert_eq!((&first[0][..], &last[0][..]), ("MULTI", "EXEC"), "{commands:?}");
         assert!(!middle.iter().any(|words| ["MULTI", "EXEC"].contains(&&words[0][..])));
     }
+}
+
+/// The commands by the steps in which they take effect, without the words that
+/// hold a step together.
+fn steps(commands: &[Words]) -> Vec<Vec<Vec<&str>>> {
+    let mut steps = Vec::new();
+    let mut within = false;
+    for words in commands {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        match words[0] {
+            "MULTI" => {
+                steps.push(Vec::new());
+                within = true;
+            }
+            "EXEC" => within = false,
+            _ if within => steps.last_mut().expect("a step").push(words),
+            _ => steps.push(vec![words]),
+        }
+    }
+    steps
 }
 
 /// Locks in every state: `free`; `read` by a; `both` a and b; `twice` by a;
@@ -202,9 +222,6 @@ fn inspect_removes_and_sends_nothing_whatever_it_finds() {
     let server = Server::builder().start();
     let mut con = server.connection();
     prepare(&mut con);
-    for gone in ["{both}:a:rwlock_timeout:1", "{read}:a:rwlock_timeout:1"] {
-        assert_eq!(int(run(&mut con, &format!("DEL {gone}"))), 1);
-    }
     let mut stream = ReplicationStream::attach(&server);
     for lock in ["both", "read", "twice", "writes", "reserved", "free"] {
         let fields = call!(con, "HGETALL", lock);
@@ -224,6 +241,68 @@ fn inspect_removes_and_sends_nothing_whatever_it_finds() {
         assert_eq!(call!(con, "HGETALL", lock), fields, "{lock}");
         assert_eq!(int(run(&mut con, "DBSIZE")), keys, "{lock}");
     }
+    // Nor when a hold has just lapsed: nothing comes between the commands of a
+    // transaction, not even what the module does by itself.
+    for (lock, lapsed) in [("both", "{both}:a"), ("read", "{read}:a"), ("twice", "{twice}:a")] {
+        let timeout = format!("{lapsed}:rwlock_timeout:1");
+        let (hgetall, inspect) = (format!("HGETALL {lock}"), format!("RWLOCK.INSPECT {lock}"));
+        let (replies, sent) =
+            stream.during(&mut con, |con| lapse(con, &timeout, &[&hgetall, &inspect, &hgetall]));
+        assert_eq!(int(&replies[0]), 1, "{lock}");
+        assert_eq!(replies[1], replies[3], "{lock}");
+        // What the module does about it comes as a step of its own.
+        assert_eq!(steps(&sent)[0], [["DEL", &timeout]], "{lock}: {sent:?}");
+    }
+}
+
+/// Has timeout keys deleted, as lapses do. Commands may follow in the same
+/// step, before the module notices.
+fn lapse(con: &mut Connection, timeouts: &str, then: &[&str]) -> Vec<Value> {
+    assert_ok(run(con, "MULTI"));
+    for line in [format!("DEL {timeouts}").as_str()].iter().chain(then) {
+        assert_eq!(text(run(con, line)), "QUEUED");
+    }
+    list(run(con, "EXEC"))
+}
+
+#[test]
+fn lapsed_holds_are_sent_away_in_one_step() {
+    let server = Server::builder().start();
+    let mut con = server.connection();
+    prepare(&mut con);
+    let mut stream = ReplicationStream::attach(&server);
+
+    // The first of two holds: the second moves down.
+    let end = ends_at(&mut con, "{twice}:a:rwlock_timeout:2").to_string();
+    let (_, sent) = stream.during(&mut con, |con| {
+        lapse(con, "{twice}:a:rwlock_timeout:1", &[]);
+        wait_until("the module removes the hold", || text(run(con, "HGET twice a")) == "1");
+    });
+    assert_plain(&sent);
+    let [by_client, by_module] = &mut steps(&sent)[..] else { panic!("not two steps: {sent:?}") };
+    assert_eq!(*by_client, [["DEL", "{twice}:a:rwlock_timeout:1"]]);
+    by_module.sort();
+    assert_eq!(
+        *by_module,
+        [
+            vec!["DEL", "{twice}:a:rwlock_timeout:2"],
+            vec!["HSET", "twice", "a", "1"],
+            vec!["SET", "{twice}:a:rwlock_timeout:1", "twice", "PXAT", &end],
+        ]
+    );
+
+    // The only hold: the lock is deleted and announced.
+    let (_, sent) = stream.during(&mut con, |con| {
+        lapse(con, "{read}:a:rwlock_timeout:1", &[]);
+        wait_until("the module removes the lock", || int(run(con, "EXISTS read")) == 0);
+    });
+    assert_eq!(
+        steps(&sent),
+        [
+            vec![vec!["DEL", "{read}:a:rwlock_timeout:1"]],
+            vec![vec!["DEL", "read"], vec!["PUBLISH", "redisson_rwlock:{read}", "0"]],
+        ]
+    );
 }
 
 #[test]
@@ -233,11 +312,11 @@ fn lapsed_holds_are_sent_away_by_the_command_that_meets_them() {
     prepare(&mut con);
     let mut stream = ReplicationStream::attach(&server);
 
-    // The first of two holds: the second moves down.
-    assert_eq!(int(run(&mut con, "DEL {twice}:a:rwlock_timeout:1")), 1);
     let end = ends_at(&mut con, "{twice}:a:rwlock_timeout:2").to_string();
-    let (reply, sent) = stream.during(&mut con, |con| run(con, "RWLOCK.WLOCK twice b 60000"));
-    assert!(int(reply) > 0);
+    let (replies, sent) = stream.during(&mut con, |con| {
+        lapse(con, "{twice}:a:rwlock_timeout:1", &["RWLOCK.WLOCK twice b 60000"])
+    });
+    assert!(int(&replies[1]) > 0);
     assert_plain(&sent);
     assert_atomic(&sent);
     let mut sent = effects(&sent);
@@ -245,18 +324,26 @@ fn lapsed_holds_are_sent_away_by_the_command_that_meets_them() {
     assert_eq!(
         sent,
         [
+            vec!["DEL", "{twice}:a:rwlock_timeout:1"],
             vec!["DEL", "{twice}:a:rwlock_timeout:2"],
             vec!["HSET", "twice", "a", "1"],
             vec!["SET", "{twice}:a:rwlock_timeout:1", "twice", "PXAT", &end],
         ]
     );
 
-    // The only hold: an error, and yet the lock is deleted and announced.
-    assert_eq!(int(run(&mut con, "DEL {read}:a:rwlock_timeout:1")), 1);
-    let (reply, sent) = stream.during(&mut con, |con| run(con, "RWLOCK.UNLOCK read a"));
-    assert_error(reply, "NOTHELD");
-    assert_eq!(effects(&sent), [["DEL", "read"]]);
-    assert!(sent.iter().any(|words| words[..] == ["PUBLISH", "redisson_rwlock:{read}", "0"]));
+    // An error, and yet the lock is deleted and announced.
+    let (replies, sent) = stream
+        .during(&mut con, |con| lapse(con, "{read}:a:rwlock_timeout:1", &["RWLOCK.UNLOCK read a"]));
+    assert!(matches!(&replies[1], Value::ServerError(error) if error.code() == "NOTHELD"));
+    assert_atomic(&sent);
+    assert_eq!(
+        steps(&sent),
+        [[
+            vec!["DEL", "{read}:a:rwlock_timeout:1"],
+            vec!["DEL", "read"],
+            vec!["PUBLISH", "redisson_rwlock:{read}", "0"],
+        ]]
+    );
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! RENEW: an owner's holds live longer, nobody else's do.
 
-use crate::checker::{free, held, Lock};
+use crate::checker::{free, held, whoever_meets_it, Lock};
 use crate::harness::Server;
 
 #[test]
@@ -79,38 +79,39 @@ fn nothing_is_created() {
 
 #[test]
 fn a_lapsed_hold_is_not_revived() {
-    let server = Server::builder().start();
-    let mut lock = Lock::on(&server, "some");
-    lock.ok("RLOCK a 100000");
-    lock.ok("RLOCK a 100000");
-    lock.ok("RLOCK a 100000");
-    lock.lapse("a", 2);
-    let renewed = lock.ok("RENEW a 200000");
-    lock.is(held(&renewed).reads("a", [&renewed, &renewed]));
+    whoever_meets_it(|lock_on| {
+        let mut lock = lock_on("some");
+        lock.ok("RLOCK a 100000");
+        lock.ok("RLOCK a 100000");
+        lock.ok("RLOCK a 100000");
+        lock.lapse("a", [2]);
+        let renewed = lock.ok("RENEW a 200000");
+        lock.is(held(&renewed).reads("a", [&renewed, &renewed]));
 
-    let mut lock = Lock::on(&server, "all");
-    lock.ok("RLOCK a 100000");
-    lock.lapse("a", 1);
-    lock.not_held("RENEW a 200000", "the lock is free");
-    lock.is(free());
+        let mut lock = lock_on("all");
+        lock.ok("RLOCK a 100000");
+        lock.lapse("a", [1]);
+        lock.not_held("RENEW a 200000", "the lock is free");
+        lock.is(free());
 
-    let mut lock = Lock::on(&server, "beside others");
-    let b = lock.ok("RLOCK b 300000");
-    lock.ok("RLOCK a 100000");
-    lock.lapse("a", 1);
-    lock.not_held("RENEW a 200000", "held by others, in read mode");
-    lock.is(held(&b).reads("b", [&b]));
+        let mut lock = lock_on("beside others");
+        let b = lock.ok("RLOCK b 300000");
+        lock.ok("RLOCK a 100000");
+        lock.lapse("a", [1]);
+        lock.not_held("RENEW a 200000", "held by others, in read mode");
+        lock.is(held(&b).reads("b", [&b]));
 
-    let mut lock = Lock::on(&server, "write");
-    let write = lock.ok("WLOCK a 20");
-    lock.pass(&write);
-    lock.not_held("RENEW a 200000", "the lock is free");
-    lock.is(free());
+        let mut lock = lock_on("write");
+        let write = lock.ok("WLOCK a 20");
+        lock.pass(&write);
+        lock.not_held("RENEW a 200000", "the lock is free");
+        lock.is(free());
 
-    let mut lock = Lock::on(&server, "write around a lapsed read");
-    lock.ok("WLOCK a 100000");
-    lock.ok("RLOCK a 100000");
-    lock.lapse("a", 1);
-    let renewed = lock.ok("RENEW a 200000");
-    lock.is(held(&renewed).writes("a", 1));
+        let mut lock = lock_on("write around a lapsed read");
+        lock.ok("WLOCK a 100000");
+        lock.ok("RLOCK a 100000");
+        lock.lapse("a", [1]);
+        let renewed = lock.ok("RENEW a 200000");
+        lock.is(held(&renewed).writes("a", 1));
+    });
 }

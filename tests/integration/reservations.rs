@@ -1,6 +1,6 @@
 //! RESERVE: the place of a writer that polls.
 
-use crate::checker::{free, held, Lease, Lock};
+use crate::checker::{free, held, whoever_meets_it, Lease, Lock};
 use crate::harness::Server;
 
 #[test]
@@ -175,16 +175,17 @@ fn a_holder_gets_in_again_whoever_has_reserved() {
 
 #[test]
 fn a_reader_whose_hold_lapsed_is_a_new_one_to_a_reservation() {
-    let server = Server::builder().start();
-    let mut lock = Lock::on(&server, "k");
-    lock.ok("RLOCK a 100000");
-    let b = lock.ok("RLOCK b 200000");
-    let place = lock.reserves("WLOCK w 50000 RESERVE 500000", &b);
-    lock.lapse("a", 1);
-    lock.refuses("RLOCK a 10000", &b);
-    lock.is(held(&b).reads("b", [&b]).reserved("w", &place));
-    // The last one as well: the lock is free but for the reservation.
-    lock.lapse("b", 1);
-    lock.refuses("RLOCK b 10000", &place);
-    lock.is(free().reserved("w", &place));
+    whoever_meets_it(|lock_on| {
+        let mut lock = lock_on("k");
+        lock.ok("RLOCK a 100000");
+        let b = lock.ok("RLOCK b 200000");
+        let place = lock.reserves("WLOCK w 50000 RESERVE 500000", &b);
+        lock.lapse("a", [1]);
+        lock.refuses("RLOCK a 10000", &b);
+        lock.is(held(&b).reads("b", [&b]).reserved("w", &place));
+        // The last one as well: the lock is free but for the reservation.
+        lock.lapse("b", [1]);
+        lock.refuses("RLOCK b 10000", &place);
+        lock.is(free().reserved("w", &place));
+    });
 }

@@ -80,6 +80,10 @@ fn a_full_server_grants_nothing_and_takes_everything_back() {
             "RWLOCK.WLOCK write me 60000 ONCE",
             "RWLOCK.WLOCK read you 60000 RESERVE 60000",
             "RWLOCK.UPGRADE read me 60000",
+            "RWLOCK.UPGRADE read me 60000 BLOCK 60000",
+            // Who would have to wait is not even put into the queue.
+            "RWLOCK.WLOCK read you 60000 BLOCK 60000",
+            "RWLOCK.RLOCK write you 60000 BLOCK 60000",
         ];
         for command in refused {
             let result = assert_unchanged(&mut con, |con| refusing(con, words(command)));
@@ -116,11 +120,16 @@ fn a_replica_looks_and_changes_nothing() {
     assert_eq!(int(&picture["holders_total"]), 2);
     assert_eq!(text(&picture["reserved_by"]), "third");
 
-    // One lapses, and the primary does not come by to tell.
-    assert_ok(call!(con, "DEBUG", "SET-ACTIVE-EXPIRE", 0));
-    assert_eq!(int(call!(con, "PEXPIRE", "{read}:me:rwlock_timeout:1", 20)), 1);
-    assert_eq!(int(call!(con, "PEXPIRE", "{read}:wait_write", 20)), 1);
-    wait_synced(&primary, &replica);
+    // One lapses, and the primary may not write.
+    assert_ok(call!(con, "MULTI"));
+    for key in ["{read}:me:rwlock_timeout:1", "{read}:wait_write"] {
+        assert_eq!(text(call!(con, "PEXPIRE", key, 200)), "QUEUED");
+    }
+    assert_eq!(text(call!(con, "CLIENT", "PAUSE", 600_000, "WRITE")), "QUEUED");
+    list(call!(con, "EXEC"));
+    wait_until("the replica knows of the shorter leases", || {
+        int(call!(copy, "PTTL", "{read}:wait_write")) <= 200
+    });
     let size = int(call!(copy, "DBSIZE"));
     wait_until("the lapsed hold and reservation are not shown", || {
         let picture = map(call!(copy, "RWLOCK.INSPECT", "read"));
@@ -128,6 +137,11 @@ fn a_replica_looks_and_changes_nothing() {
     });
     assert_eq!(text(call!(copy, "HGET", "read", "me")), "1");
     assert_eq!(int(call!(copy, "DBSIZE")), size, "and yet nothing was removed");
+    // The primary sees to it when it may.
+    assert_ok(call!(con, "CLIENT", "UNPAUSE"));
+    wait_until("the hold is gone", || {
+        int(call!(copy, "HEXISTS", "read", "me")) == 0 && int(call!(copy, "DBSIZE")) == size - 2
+    });
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! UPGRADE: from read to write with no gap.
 
-use crate::checker::{free, held, Lease, Lock};
+use crate::checker::{free, held, whoever_meets_it, Lease, Lock};
 use crate::harness::Server;
 
 #[test]
@@ -38,26 +38,26 @@ fn other_readers_stand_in_the_way() {
 
 #[test]
 fn lapsed_readers_do_not_stand_in_the_way() {
-    let server = Server::builder().start();
-    let mut lock = Lock::on(&server, "all");
-    let a = lock.ok("RLOCK a 100000");
-    lock.ok("RLOCK b 300000");
-    lock.ok("RLOCK c 300000");
-    lock.ok("RLOCK c 300000");
-    lock.lapse("b", 1);
-    lock.lapse("c", 1);
-    lock.lapse("c", 2);
-    let write = lock.ok("UPGRADE a 200000");
-    // Nor does what they left on the hash count as the write lease.
-    lock.is(held(&write).writes("a", 1).reads("a", [&a]));
+    whoever_meets_it(|lock_on| {
+        let mut lock = lock_on("all");
+        let a = lock.ok("RLOCK a 100000");
+        lock.ok("RLOCK b 300000");
+        lock.ok("RLOCK c 300000");
+        lock.ok("RLOCK c 300000");
+        lock.lapse("b", [1]);
+        lock.lapse("c", [1, 2]);
+        let write = lock.ok("UPGRADE a 200000");
+        // Nor does what they left on the hash count as the write lease.
+        lock.is(held(&write).writes("a", 1).reads("a", [&a]));
 
-    let mut lock = Lock::on(&server, "not all");
-    let a = lock.ok("RLOCK a 100000");
-    lock.ok("RLOCK b 200000");
-    let second = lock.ok("RLOCK b 300000");
-    lock.lapse("b", 1);
-    lock.refuses("UPGRADE a 400000", &second);
-    lock.is(held(&second).reads("a", [&a]).reads("b", [&second]));
+        let mut lock = lock_on("not all");
+        let a = lock.ok("RLOCK a 100000");
+        lock.ok("RLOCK b 200000");
+        let second = lock.ok("RLOCK b 300000");
+        lock.lapse("b", [1]);
+        lock.refuses("UPGRADE a 400000", &second);
+        lock.is(held(&second).reads("a", [&a]).reads("b", [&second]));
+    });
 }
 
 #[test]
@@ -90,31 +90,32 @@ fn an_owner_that_does_not_read_has_nothing_to_upgrade() {
 
 #[test]
 fn a_lapsed_read_hold_is_nothing_to_upgrade() {
-    let server = Server::builder().start();
-    let mut lock = Lock::on(&server, "alone");
-    lock.ok("RLOCK a 100000");
-    lock.lapse("a", 1);
-    lock.not_held("UPGRADE a 200000", "the lock is free");
-    lock.is(free());
+    whoever_meets_it(|lock_on| {
+        let mut lock = lock_on("alone");
+        lock.ok("RLOCK a 100000");
+        lock.lapse("a", [1]);
+        lock.not_held("UPGRADE a 200000", "the lock is free");
+        lock.is(free());
 
-    let mut lock = Lock::on(&server, "beside others");
-    lock.ok("RLOCK a 100000");
-    let b = lock.ok("RLOCK b 200000");
-    lock.lapse("a", 1);
-    lock.not_held("UPGRADE a 300000", "held by others, in read mode");
-    lock.is(held(&b).reads("b", [&b]));
+        let mut lock = lock_on("beside others");
+        lock.ok("RLOCK a 100000");
+        let b = lock.ok("RLOCK b 200000");
+        lock.lapse("a", [1]);
+        lock.not_held("UPGRADE a 300000", "held by others, in read mode");
+        lock.is(held(&b).reads("b", [&b]));
 
-    let mut lock = Lock::on(&server, "writing");
-    let write = lock.ok("WLOCK a 200000");
-    lock.ok("RLOCK a 100000");
-    lock.lapse("a", 1);
-    lock.not_held("UPGRADE a 300000", "in the other mode (write)");
-    lock.is(held(&write).writes("a", 1));
+        let mut lock = lock_on("writing");
+        let write = lock.ok("WLOCK a 200000");
+        lock.ok("RLOCK a 100000");
+        lock.lapse("a", [1]);
+        lock.not_held("UPGRADE a 300000", "in the other mode (write)");
+        lock.is(held(&write).writes("a", 1));
 
-    let mut lock = Lock::on(&server, "some live");
-    lock.ok("RLOCK a 100000");
-    let second = lock.ok("RLOCK a 200000");
-    lock.lapse("a", 1);
-    let write = lock.ok("UPGRADE a 300000");
-    lock.is(held(&write).writes("a", 1).reads("a", [&second]));
+        let mut lock = lock_on("some live");
+        lock.ok("RLOCK a 100000");
+        let second = lock.ok("RLOCK a 200000");
+        lock.lapse("a", [1]);
+        let write = lock.ok("UPGRADE a 300000");
+        lock.is(held(&write).writes("a", 1).reads("a", [&second]));
+    });
 }

@@ -3,5 +3,6 @@
 mod announcements;
 mod model;
 mod properties;
+mod waiting;
 mod walk;
 mod world;

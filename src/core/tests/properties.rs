@@ -85,7 +85,7 @@ fn successors(lock: &Lock, lease: End) -> Vec<Lock> {
     all.extend(downgrade(lock, lease).ok());
     all.extend(renew(lock, lease).ok());
     let whichs = [Which::Any, Which::All, Which::One(Kind::Read), Which::One(Kind::Write)];
-    all.extend(whichs.into_iter().filter_map(|which| release(lock, which).ok()));
+    all.extend(whichs.into_iter().filter_map(|which| release(lock, which, None).ok()));
     all
 }
 
@@ -133,7 +133,7 @@ proptest! {
     ) {
         let granted = acquire(&lock, request(kind, lease), by);
         let Ok(Verdict::Granted(after)) = granted else { return Ok(()) };
-        let back = release(&after, Which::One(kind)).unwrap();
+        let back = release(&after, Which::One(kind), None).unwrap();
         prop_assert_eq!(&back.own, &lock.own);
         prop_assert_eq!(back.mode(), lock.mode());
         if lock.mode() == Some(Mode::Read) && lock.end == latest(&lock.own, lock.others) {
@@ -144,7 +144,7 @@ proptest! {
     #[test]
     fn a_release_takes_back_an_upgrade(lock in lock(), lease in lease()) {
         if let Ok(Ok(Verdict::Granted(after))) = upgrade(&lock, lease) {
-            let back = release(&after, Which::One(Kind::Write)).unwrap();
+            let back = release(&after, Which::One(Kind::Write), None).unwrap();
             prop_assert_eq!(back.own, lock.own);
         }
     }
@@ -152,7 +152,7 @@ proptest! {
     #[test]
     fn a_release_takes_one_hold_or_all(lock in lock(), which in which()) {
         let holds = |own: &Holds| own.reads.len() as u64 + own.writes;
-        match release(&lock, which) {
+        match release(&lock, which, None) {
             Ok(after) if which == Which::All => prop_assert!(after.own.is_empty()),
             Ok(after) => {
                 prop_assert_eq!(holds(&after.own), holds(&lock.own) - 1);
@@ -174,9 +174,9 @@ proptest! {
     #[test]
     fn the_reason_for_having_nothing_is_true(lock in lock(), lease in lease()) {
         let reasons = [
-            release(&lock, Which::Any).err(),
-            release(&lock, Which::One(Kind::Read)).err(),
-            release(&lock, Which::One(Kind::Write)).err(),
+            release(&lock, Which::Any, None).err(),
+            release(&lock, Which::One(Kind::Read), None).err(),
+            release(&lock, Which::One(Kind::Write), None).err(),
             renew(&lock, lease).err(),
             downgrade(&lock, lease).err(),
             upgrade(&lock, lease).ok().and_then(Result::err),
@@ -254,7 +254,7 @@ proptest! {
             brief(acquire(&unseen, ask, Reservation::None))
         );
         for which in [Which::Any, Which::All] {
-            if let (Ok(seen), Ok(unseen)) = (release(&lock, which), release(&unseen, which)) {
+            if let (Ok(seen), Ok(unseen)) = (release(&lock, which, None), release(&unseen, which, None)) {
                 prop_assert!(unseen.end >= seen.end);
             }
         }

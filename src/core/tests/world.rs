@@ -157,7 +157,7 @@ impl World {
     }
 
     fn release(&mut self, owner: Owner, which: Which) -> Reply {
-        match release(&self.seen(owner, Survey::Ends), which) {
+        match release(&self.seen(owner, Survey::Ends), which, None) {
             Ok(after) => {
                 let free = after.is_free();
                 self.put(owner, Ok(after));

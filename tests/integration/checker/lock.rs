@@ -12,20 +12,59 @@ pub struct Lock {
     /// For commands of the server's own.
     pub con: Connection,
     key: String,
+    first: First,
+    /// Timeout keys that are to go right before the next command.
+    lapsing: Vec<String>,
+}
+
+/// Who meets what has lapsed.
+#[derive(Clone, Copy, Debug)]
+enum First {
+    /// The module's alarm, before any command comes.
+    Alarm,
+    /// The next command, before the alarm can ring.
+    Command,
+}
+
+/// Runs a test of lapses twice, each time on a server of its own: first the
+/// module itself removes what has lapsed, then the next command meets it. The
+/// test gets a function that makes a lock of a name, see [`Lock::on`].
+pub fn whoever_meets_it(test: impl Fn(&dyn Fn(&str) -> Lock)) {
+    for first in [First::Alarm, First::Command] {
+        let server = Server::builder().start();
+        println!("the first to meet a lapse is the {first:?}");
+        test(&|key| Lock { first, ..Lock::on(&server, key) });
+    }
 }
 
 impl Lock {
     /// The lock with this name, which has no brace in it.
     pub fn on(server: &Server, key: &str) -> Self {
-        Self { con: server.connection(), key: key.to_owned() }
+        let (first, lapsing) = (First::Alarm, Vec::new());
+        Self { con: server.connection(), key: key.to_owned(), first, lapsing }
     }
 
     /// Sends a command whatever comes of it.
     pub fn send(&mut self, command: &str) -> RedisResult<Value> {
         let mut words = command.split(' ');
         let name = format!("RWLOCK.{}", words.next().unwrap_or_default());
-        let before_key = [name.as_str(), self.key.as_str()];
-        send(&mut self.con, before_key.into_iter().chain(words))
+        let words = [name.as_str(), self.key.as_str()].into_iter().chain(words);
+        let lapsing = std::mem::take(&mut self.lapsing);
+        if lapsing.is_empty() {
+            return send(&mut self.con, words);
+        }
+        // Nothing comes between the commands of a transaction.
+        assert_ok(call!(self.con, "MULTI"));
+        assert_eq!(text(call!(self.con, "DEL", &lapsing)), "QUEUED");
+        assert_eq!(text(send(&mut self.con, words)), "QUEUED");
+        let [gone, reply] = &list(call!(self.con, "EXEC"))[..] else {
+            panic!("{command}: not two replies");
+        };
+        assert_eq!(int(gone), lapsing.len() as i64, "{lapsing:?}");
+        match reply.clone() {
+            Value::ServerError(error) => Err(error.into()),
+            reply => Ok(reply),
+        }
     }
 
     /// A command that takes a lease is answered `OK`. Gives the lease.
@@ -76,6 +115,7 @@ impl Lock {
     /// These, and no others, are the keys of the lock.
     #[track_caller]
     pub fn is(&mut self, expected: State) {
+        assert!(self.lapsing.is_empty(), "no command has met {:?}", self.lapsing);
         let (found, expected) = (find(&mut self.con, &self.key), expected.keys(&self.key));
         let same = found.len() == expected.len()
             && found.iter().all(|(name, key)| {
@@ -86,11 +126,28 @@ impl Lock {
         assert!(same, "\nexpected: {expected:#?}\n   found: {found:#?}");
     }
 
-    /// Takes away the timeout key with this number, as its lapse does.
+    /// Takes away the timeout keys of these read holds, as their lapse does,
+    /// and waits until the module has removed the holds; or, if the next
+    /// command shall meet them, has that done right before it.
     #[track_caller]
-    pub fn lapse(&mut self, owner: &str, number: usize) {
-        let name = self.timeout(owner, number);
-        assert_eq!(int(call!(self.con, "DEL", name)), 1);
+    pub fn lapse<const N: usize>(&mut self, owner: &str, numbers: [usize; N]) {
+        let names = numbers.map(|number| self.timeout(owner, number));
+        match self.first {
+            First::Command => self.lapsing.extend(names),
+            First::Alarm => {
+                let left = self.count(owner) - N as i64;
+                assert_eq!(int(call!(self.con, "DEL", &names[..])), N as i64);
+                wait_until("the module removes the holds", || self.count(owner) == left);
+            }
+        }
+    }
+
+    /// The number of read holds that the hash tells of an owner.
+    fn count(&mut self, owner: &str) -> i64 {
+        match call!(self.con, "HGET", &self.key, owner) {
+            Ok(Value::Nil) => 0,
+            count => text(count).parse().expect("a count"),
+        }
     }
 
     /// PERSIST on the hash.
@@ -127,8 +184,8 @@ impl Lock {
         self.pexpire(&name, ms)
     }
 
-    /// Waits until the server's clock has passed it. Touches no key, so that
-    /// what has lapsed is still there unless the server cleaned up by itself.
+    /// Waits until the server's clock has passed it. Touches no key: whoever
+    /// removes what has lapsed, it is not this.
     #[track_caller]
     pub fn pass(&mut self, lease: &Lease) {
         wait_until("the lease is over", || self.now() > lease.latest());

@@ -14,5 +14,5 @@ mod lock;
 mod state;
 
 pub use lease::Lease;
-pub use lock::Lock;
+pub use lock::{whoever_meets_it, Lock};
 pub use state::{free, held};

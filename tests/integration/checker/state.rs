@@ -16,19 +16,11 @@ pub struct State {
     writes: Vec<(String, i64)>,
     /// Strings by the part of their name that follows the lock's.
     strings: Vec<(String, Option<String>, Lease)>,
-    /// Timeout keys of counted holds that are not there.
-    lapsed: Vec<String>,
 }
 
 /// Nobody holds the lock: there is no hash.
 pub fn free() -> State {
-    State {
-        end: Lease::never(),
-        reads: Vec::new(),
-        writes: Vec::new(),
-        strings: Vec::new(),
-        lapsed: Vec::new(),
-    }
+    State { end: Lease::never(), reads: Vec::new(), writes: Vec::new(), strings: Vec::new() }
 }
 
 /// The lock is held, and its hash ends with this lease.
@@ -52,12 +44,6 @@ impl State {
     /// The owner's reservation stands.
     pub fn reserved(self, owner: &str, end: &Lease) -> Self {
         self.string("wait_write", owner, end)
-    }
-
-    /// The hold with this number has lapsed, and the hash still counts it.
-    pub fn lapsed(mut self, owner: &str, number: usize) -> Self {
-        self.lapsed.push(timeout(owner, number));
-        self
     }
 
     /// There is a timeout key that belongs to no hold.
@@ -92,9 +78,6 @@ impl State {
         for (suffix, value, end) in &self.strings {
             let content = Content::Text(value.clone().unwrap_or_else(|| lock.to_owned()));
             keys.insert(derived(lock, suffix), Key { content, end: end.clone() });
-        }
-        for suffix in &self.lapsed {
-            keys.remove(&derived(lock, suffix));
         }
         if !fields.is_empty() {
             let mode = if self.writes.is_empty() { "read" } else { "write" };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use redis::Connection;
 
-use crate::harness::{assert_ok, bytes, call, int, list, text, Server};
+use crate::harness::{assert_ok, bytes, call, int, list, map, text, wait_until, Server};
 
 /// The databases that tests write to.
 const DATABASES: [u8; 2] = [0, 1];
@@ -41,6 +41,43 @@ pub fn keyspace(server: &Server) -> BTreeMap<Name, Stored> {
         }
     }
     keys
+}
+
+/// The same, once all that lapsed is cleaned up: the module does so at once,
+/// but not within the command that brought it about.
+#[track_caller]
+pub fn settled_keyspace(server: &Server) -> BTreeMap<Name, Stored> {
+    let mut con = server.connection();
+    for database in DATABASES {
+        assert_ok(call!(con, "SELECT", database));
+        wait_until("no lock has a lapsed hold", || {
+            list(call!(con, "KEYS", "*")).into_iter().map(bytes).all(|key| {
+                text(call!(con, "TYPE", &key)) != "hash" || counts_live_holds(&mut con, &key)
+            })
+        });
+    }
+    keyspace(server)
+}
+
+/// Whether a lock's hash counts the holds that INSPECT shows, and no others.
+fn counts_live_holds(con: &mut Connection, lock: &[u8]) -> bool {
+    let picture = map(call!(con, "RWLOCK.INSPECT", lock));
+    let mut shown: Vec<(Vec<u8>, i64)> = list(&picture["holders"])
+        .iter()
+        .map(map)
+        .map(|holder| {
+            let suffix: &[u8] = if text(&holder["kind"]) == "write" { b":write" } else { b"" };
+            ([&bytes(&holder["owner"])[..], suffix].concat(), int(&holder["holds"]))
+        })
+        .collect();
+    let flat: Vec<Vec<u8>> = list(call!(con, "HGETALL", lock)).into_iter().map(bytes).collect();
+    let pairs = flat.chunks(2).filter(|pair| pair[0] != b"mode");
+    let number = |value: &[u8]| String::from_utf8_lossy(value).parse().unwrap_or(0);
+    let mut counted: Vec<(Vec<u8>, i64)> =
+        pairs.map(|pair| (pair[0].clone(), number(&pair[1]))).collect();
+    shown.sort();
+    counted.sort();
+    shown == counted
 }
 
 /// Compares two keyspaces; tells only what differs.

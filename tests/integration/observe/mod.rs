@@ -6,7 +6,7 @@ mod subscriber;
 mod wire;
 mod workload;
 
-pub use keyspace::{assert_same_keys, keyspace};
+pub use keyspace::{assert_same_keys, keyspace, settled_keyspace};
 pub use subscriber::Subscriber;
 pub use wire::{append_only_file, assert_plain, ReplicationStream, Words};
 pub use workload::{fresh_seed, under_load, Workload};

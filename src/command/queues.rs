@@ -1,0 +1,37 @@
+//! `RWLOCK.QUEUES [COUNT n]`
+
+use super::docs::COUNT;
+use super::inspect::count_option;
+use super::{run, Args, Command, Error, SINCE};
+use crate::ffi::{CommandDocs, Ctx, KeyUse, Reply};
+
+/// Lists the locks that clients wait for.
+pub struct Queues;
+
+impl Command for Queues {
+    const DOCS: CommandDocs = CommandDocs {
+        name: "rwlock.queues",
+        summary: "Lists the locks that clients wait for, longest queue first",
+        complexity: "O(N*log(N)) with N the locks that are held or waited for",
+        since: SINCE,
+        flags: "readonly",
+        arity: -1,
+        key: KeyUse::None,
+        args: &[COUNT],
+    };
+
+    fn run(ctx: Ctx<'_>, mut args: Args<'_>) -> Result<Reply, Error> {
+        let count = count_option(&mut args)?;
+        args.finish()?;
+        let queues = run(ctx, |engine| Ok((engine.queues(ctx, count), ctx.now())))?;
+        let (queues, now) = queues;
+        let row = |queue: crate::engine::QueueLength| {
+            Reply::Map(vec![
+                ("key", Reply::Bulk(queue.name)),
+                ("waiters", Reply::Integer(queue.waiters as i64)),
+                ("oldest", Reply::Integer(now.saturating_sub(queue.since).max(0))),
+            ])
+        };
+        Ok(Reply::Array(queues.into_iter().map(row).collect()))
+    }
+}

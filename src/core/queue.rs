@@ -1,0 +1,185 @@
+//! Who waits for a lock, and in what order they are served (SPEC section 4).
+
+use super::{Lock, Mode, Reservation};
+use std::collections::btree_map::{BTreeMap, Entry};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// The name of an owner, shared by all that mention it.
+pub type OwnerId = Arc<[u8]>;
+
+/// A waiter, numbered in the order of arrival over the whole server.
+pub type WaiterId = u64;
+
+/// What a waiter wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Want {
+    /// From read to write. Served before all others, whatever the policy, for
+    /// as a reader it holds them up.
+    Upgrade,
+    /// A read hold.
+    Read,
+    /// A write hold.
+    Write,
+}
+
+/// Who goes first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Policy {
+    /// First come, first served; readers at the head get in together.
+    #[default]
+    Fifo,
+    /// Readers join a lock that is held by readers, whoever waits.
+    PreferReaders,
+    /// Waiting writers are served before waiting readers.
+    PreferWriters,
+}
+
+/// The queue of one lock. All operations are O(log n) in its length.
+#[derive(Debug, Default)]
+pub struct Queue {
+    upgrades: BTreeMap<WaiterId, OwnerId>,
+    readers: BTreeMap<WaiterId, OwnerId>,
+    writers: BTreeMap<WaiterId, OwnerId>,
+    owners: HashMap<OwnerId, BTreeMap<WaiterId, Want>>,
+}
+
+impl Queue {
+    /// Adds a waiter behind all others of its kind.
+    pub fn push(&mut self, id: WaiterId, want: Want, owner: OwnerId) {
+        self.line_mut(want).insert(id, owner.clone());
+        self.owners.entry(owner).or_default().insert(id, want);
+    }
+
+    /// Removes a waiter. False when it was not there.
+    pub fn remove(&mut self, id: WaiterId, want: Want) -> bool {
+        let Entry::Occupied(place) = self.line_mut(want).entry(id) else {
+            return false;
+        };
+        let owner = place.remove();
+        if let Some(own) = self.owners.get_mut(&owner) {
+            own.remove(&id);
+            if own.is_empty() {
+                self.owners.remove(&owner);
+            }
+        }
+        true
+    }
+
+    /// Whether nobody waits.
+    pub fn is_empty(&self) -> bool {
+        self.owners.is_empty()
+    }
+
+    /// How many wait.
+    pub fn len(&self) -> usize {
+        self.upgrades.len() + self.readers.len() + self.writers.len()
+    }
+
+    /// The one who has waited longest.
+    pub fn first_arrival(&self) -> Option<WaiterId> {
+        let lines = [&self.upgrades, &self.readers, &self.writers];
+        lines.into_iter().filter_map(|line| line.keys().next().copied()).min()
+    }
+
+    /// The waiters of an owner, in the order of arrival.
+    pub fn of_owner(&self, owner: &[u8]) -> impl Iterator<Item = (WaiterId, Want)> + '_ {
+        self.owners.get(owner).into_iter().flatten().map(|(&id, &want)| (id, want))
+    }
+
+    /// An upgrade that waits, of an owner other than this.
+    pub fn other_upgrade(&self, owner: &[u8]) -> Option<&OwnerId> {
+        self.upgrades.values().find(|other| other.as_ref() != owner)
+    }
+
+    /// Whether a new request of an owner without holds has to wait because of
+    /// those who wait already.
+    pub fn holds_up(
+        &self,
+        owner: &[u8],
+        want: Want,
+        mode: Option<Mode>,
+        policy: Policy,
+        reservation: Reservation,
+    ) -> bool {
+        match (want, policy) {
+            (Want::Upgrade, _) => !self.upgrades.is_empty(),
+            _ if !self.upgrades.is_empty() => true,
+            (Want::Read, Policy::PreferReaders) if mode == Some(Mode::Read) => false,
+            // A reservation is a place before the queue.
+            _ if reservation == Reservation::Own => self.owners.contains_key(owner),
+            (Want::Write, Policy::PreferWriters) => !self.writers.is_empty(),
+            _ => !self.is_empty(),
+        }
+    }
+
+    /// The waiter whose turn it is. `reserved`: the owner whose reservation
+    /// stands; it is a place before the queue.
+    pub fn next(
+        &self,
+        mode: Option<Mode>,
+        policy: Policy,
+        reserved: Option<&[u8]>,
+    ) -> Option<(WaiterId, Want, &OwnerId)> {
+        let first = |want: Want| self.line(want).first_key_value().map(|(&id, o)| (id, want, o));
+        if let Some(upgrade) = first(Want::Upgrade) {
+            return Some(upgrade);
+        }
+        if policy == Policy::PreferReaders && mode == Some(Mode::Read) {
+            if let Some(reader) = first(Want::Read) {
+                return Some(reader);
+            }
+        }
+        if let Some(owner) = reserved {
+            let (owner, own) = self.owners.get_key_value(owner)?;
+            return own.iter().next().map(|(&id, &want)| (id, want, owner));
+        }
+        match policy {
+            Policy::PreferWriters => first(Want::Write).or_else(|| first(Want::Read)),
+            Policy::Fifo | Policy::PreferReaders => match (first(Want::Read), first(Want::Write)) {
+                (Some(reader), Some(writer)) => Some(reader.min(writer)),
+                (reader, writer) => reader.or(writer),
+            },
+        }
+    }
+
+    /// All who wait, in the order of service as it looks now.
+    pub fn in_order(&self, policy: Policy) -> Vec<(WaiterId, Want, OwnerId)> {
+        let line =
+            |want: Want| self.line(want).iter().map(move |(&id, owner)| (id, want, owner.clone()));
+        let mut order: Vec<_> = line(Want::Upgrade).collect();
+        let mut rest: Vec<_> = line(Want::Write).chain(line(Want::Read)).collect();
+        if policy != Policy::PreferWriters {
+            rest.sort_by_key(|(id, _, _)| *id);
+        }
+        order.append(&mut rest);
+        order
+    }
+
+    pub(super) fn line(&self, want: Want) -> &BTreeMap<WaiterId, OwnerId> {
+        match want {
+            Want::Upgrade => &self.upgrades,
+            Want::Read => &self.readers,
+            Want::Write => &self.writers,
+        }
+    }
+
+    fn line_mut(&mut self, want: Want) -> &mut BTreeMap<WaiterId, OwnerId> {
+        match want {
+            Want::Upgrade => &mut self.upgrades,
+            Want::Read => &mut self.readers,
+            Want::Write => &mut self.writers,
+        }
+    }
+}
+
+impl Want {
+    /// Whether an owner that has a hold on the lock may have this beside it,
+    /// whoever waits.
+    pub fn is_open_to(self, lock: &Lock) -> bool {
+        match self {
+            Want::Read => !lock.own.is_empty(),
+            Want::Write | Want::Upgrade => lock.own.writes > 0,
+        }
+    }
+}

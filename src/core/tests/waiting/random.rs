@@ -1,0 +1,84 @@
+//! Long random histories.
+
+use super::rules::check;
+use super::step::{Ask, Reply, Step};
+use super::world::World;
+use crate::core::{Kind, Policy, Want, Which};
+use proptest::prelude::*;
+
+const CLIENTS: usize = 8;
+/// Some owners have several clients.
+const OWNERS: [u8; CLIENTS] = [0, 1, 2, 3, 4, 0, 1, 0];
+const LOCKS: usize = 3;
+
+fn ask() -> impl Strategy<Value = Step> {
+    let want = prop_oneof![4 => Just(Want::Read), 4 => Just(Want::Write), 1 => Just(Want::Upgrade)];
+    let block = prop_oneof![2 => Just(None), 4 => Just(Some(0)), 1 => (1..60i64).prop_map(Some)];
+    let lease = prop_oneof![3 => 100..500i64, 1 => 1..60i64].prop_map(Some);
+    let reserve = prop_oneof![5 => Just(None), 1 => (1..60i64).prop_map(Some)];
+    (0..CLIENTS, 0..LOCKS, want, prop::bool::weighted(0.2), lease, block, reserve).prop_map(
+        |(client, place, want, once, lease, block, reserve)| {
+            let reserve = reserve.filter(|_| want == Want::Write && block.is_none());
+            Step::Ask(Ask { client, place, want, once, lease, block, reserve })
+        },
+    )
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let (client, place) = (|| 0..CLIENTS, || 0..LOCKS);
+    let lease = || (1..100i64).prop_map(Some);
+    let which = prop_oneof![
+        3 => Just(Which::Any),
+        1 => Just(Which::One(Kind::Read)),
+        1 => Just(Which::One(Kind::Write)),
+        2 => Just(Which::All)
+    ];
+    prop_oneof![
+        12 => ask(),
+        6 => (client(), place(), which)
+            .prop_map(|(client, place, which)| Step::Release { client, place, which }),
+        1 => (client(), place(), lease())
+            .prop_map(|(client, place, lease)| Step::Downgrade { client, place, lease }),
+        1 => (client(), place(), lease())
+            .prop_map(|(client, place, lease)| Step::Renew { client, place, lease }),
+        1 => place().prop_map(Step::Force),
+        2 => client().prop_map(Step::Leave),
+        2 => (1..50i64).prop_map(Step::Pass),
+        3 => Just(Step::Ring),
+    ]
+}
+
+fn policy() -> impl Strategy<Value = Policy> {
+    prop_oneof![Just(Policy::Fifo), Just(Policy::PreferReaders), Just(Policy::PreferWriters)]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 10_000, max_shrink_iters: 50_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_happens_the_rules_are_kept_and_everybody_is_answered_once(
+        policy in policy(),
+        steps in prop::collection::vec(step(), 1..120),
+    ) {
+        let mut world = World::new(policy, LOCKS, &OWNERS);
+        let mut waited = 0;
+        for step in steps {
+            waited += u64::from(world.step(step) == Some(Reply::Waiting));
+            prop_assert!(world.wrongs.is_empty(), "{step:?}: {:?}", world.wrongs);
+            let checked = check(&world);
+            prop_assert!(checked.is_ok(), "{step:?}: {checked:?}");
+        }
+        // When all leases end, nobody is left waiting.
+        for _ in 0..=CLIENTS {
+            world.step(Step::Pass(1_000));
+            world.step(Step::Ring);
+            prop_assert!(check(&world).is_ok());
+        }
+        prop_assert!(world.waiters.is_empty(), "forgotten: {:?}", world.waiters);
+        let mut answered: Vec<_> = world.answers.iter().map(|(id, _)| *id).collect();
+        answered.sort_unstable();
+        answered.dedup();
+        prop_assert_eq!(answered.len(), world.answers.len());
+        prop_assert_eq!(answered.len() as u64, waited);
+    }
+}

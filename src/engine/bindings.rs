@@ -1,0 +1,338 @@
+//! Keeping the bindings of session holds true.
+
+use super::acquire::Terms;
+use super::alarms::Alarm;
+use super::memory::LockId;
+use super::sessions::{Binding, BindingId, Bound, Grant};
+use super::{Engine, Error, Scene};
+use crate::core::{self, Kind, Lock, Millis, Which};
+use crate::ffi::{Access, Text};
+use crate::store::{Owner, Seen, Store, Survey};
+
+impl Engine {
+    /// Names the hold that was just granted, and binds it if it shall be.
+    pub(super) fn bind(
+        &mut self,
+        scene: Scene<'_>,
+        store: &Store<'_>,
+        seen: &Seen,
+        owner: &Owner<'_>,
+        after: &Lock,
+        terms: Terms,
+    ) -> Grant {
+        let hold = match terms.want {
+            core::Want::Read => {
+                let number = seen.numbers(after.own.reads.len()).last().unwrap_or(0);
+                Bound { kind: Kind::Read, number }
+            }
+            core::Want::Write | core::Want::Upgrade => Bound { kind: Kind::Write, number: 0 },
+        };
+        let is_new = match hold.kind {
+            Kind::Read => after.own.reads.len() > seen.lock.own.reads.len(),
+            Kind::Write => after.own.writes > seen.lock.own.writes,
+        };
+        if !is_new {
+            self.keep_undelivered(scene, store, owner, hold);
+        }
+        let grant = Grant { hold, is_new };
+        let Some(client) = terms.session else {
+            return grant;
+        };
+        let lock = self.memory.entry(scene.db, store.key().bytes()).id.clone();
+        if terms.once {
+            // The binding moves to this connection.
+            if let Some(id) = self.binding_of(&lock, owner.bytes(), |binding| binding.hold == hold)
+            {
+                self.unbind(id);
+            }
+        }
+        let due = store.now() + renewal(terms.lease);
+        let owner = owner.bytes().into();
+        let lease = terms.lease;
+        let id = self.sessions.add(Binding { client, lock, owner, hold, lease, due });
+        self.alarms.add(due, Alarm::Session(id));
+        grant
+    }
+
+    /// Somebody relies on a hold, with ONCE: if its own client never learns of
+    /// it, it stays all the same.
+    fn keep_undelivered(
+        &mut self,
+        scene: Scene<'_>,
+        store: &Store<'_>,
+        owner: &Owner<'_>,
+        hold: Bound,
+    ) {
+        for waiter in self.underway.values_mut().chain(&mut self.undelivered) {
+            let LockId { db, name } = &waiter.lock;
+            let same = *db == scene.db && **name == *store.key().bytes();
+            if same && *waiter.owner == *owner.bytes() {
+                if let Some(grant) = waiter.grant.as_mut().filter(|grant| grant.hold == hold) {
+                    grant.is_new = false;
+                }
+            }
+        }
+    }
+
+    /// After a change: bindings whose hold has lapsed end, those of holds that
+    /// moved to another number follow.
+    pub(super) fn bindings_follow(
+        &mut self,
+        scene: Scene<'_>,
+        store: &Store<'_>,
+        owner: &Owner<'_>,
+        seen: &Seen,
+    ) {
+        if self.sessions.is_empty() {
+            return;
+        }
+        let lock = LockId { db: scene.db, name: store.key().bytes().into() };
+        let writes = seen.lock.own.writes;
+        self.follow(&lock, owner.bytes(), writes, |number| seen.number_after(number));
+        for (owner, number_after) in seen.mended() {
+            self.follow(&lock, owner, u64::MAX, number_after);
+        }
+    }
+
+    fn follow(
+        &mut self,
+        lock: &LockId,
+        owner: &[u8],
+        mut writes: u64,
+        number_after: impl Fn(u64) -> Option<u64>,
+    ) {
+        for id in self.sessions.of_owner(lock, owner).to_vec() {
+            let Some(binding) = self.sessions.get_mut(id) else {
+                continue;
+            };
+            let lives = match binding.hold.kind {
+                Kind::Write if writes == 0 => false,
+                Kind::Write => {
+                    writes -= 1;
+                    true
+                }
+                Kind::Read => match number_after(binding.hold.number) {
+                    Some(number) => {
+                        binding.hold.number = number;
+                        true
+                    }
+                    None => false,
+                },
+            };
+            if !lives {
+                self.unbind(id);
+            }
+        }
+    }
+
+    /// Which hold an UNLOCK gives back: first this connection's own session
+    /// hold, then a plain hold, then another connection's; among equals the
+    /// highest number. Its rank among the read holds, and its binding.
+    pub(super) fn choose(
+        &self,
+        scene: Scene<'_>,
+        lock: &LockId,
+        owner: &[u8],
+        seen: &Seen,
+        which: Which,
+    ) -> (Option<usize>, Option<BindingId>) {
+        let Some(kind) = core::kind_to_release(&seen.lock, which) else {
+            return (None, None);
+        };
+        let client = scene.ctx.client_id();
+        let bound = |number: u64| {
+            self.binding_of(lock, owner, |b| b.hold.kind == kind && b.hold.number == number)
+        };
+        let is_own =
+            |id: BindingId| self.sessions.get(id).is_some_and(|b| Some(b.client) == client);
+        match kind {
+            Kind::Write => {
+                let ids = self.sessions.of_owner(lock, owner).iter().copied();
+                let ids: Vec<BindingId> = ids
+                    .filter(|id| self.sessions.get(*id).is_some_and(|b| b.hold.kind == kind))
+                    .collect();
+                let own = ids.iter().copied().find(|id| is_own(*id));
+                let plain = seen.lock.own.writes > ids.len() as u64;
+                (None, own.or(if plain { None } else { ids.last().copied() }))
+            }
+            Kind::Read => {
+                let holds = seen.lock.own.reads.len();
+                let numbered: Vec<(usize, Option<BindingId>)> = (0..holds)
+                    .filter_map(|rank| Some((rank, bound(seen.number_of(rank)?))))
+                    .collect();
+                let best = numbered.into_iter().max_by_key(|(rank, binding)| {
+                    let class = match binding {
+                        Some(id) if is_own(*id) => 2,
+                        None => 1,
+                        Some(_) => 0,
+                    };
+                    (class, *rank)
+                });
+                best.map_or((None, None), |(rank, binding)| (Some(rank), binding))
+            }
+        }
+    }
+
+    /// After the read hold of this rank went: those above it moved down.
+    pub(super) fn bindings_close_gap(&mut self, lock: &LockId, owner: &[u8], gone: u64) {
+        for id in self.sessions.of_owner(lock, owner).to_vec() {
+            if let Some(binding) = self.sessions.get_mut(id) {
+                if binding.hold.kind == Kind::Read && binding.hold.number > gone {
+                    binding.hold.number -= 1;
+                }
+            }
+        }
+    }
+
+    /// DOWNGRADE: a bound write hold becomes the bound read hold that is left.
+    pub(super) fn bindings_follow_downgrade(
+        &mut self,
+        scene: Scene<'_>,
+        store: &Store<'_>,
+        seen: &Seen,
+        owner: &Owner<'_>,
+        after: &Lock,
+    ) {
+        if self.sessions.is_empty() {
+            return;
+        }
+        let lock = LockId { db: scene.db, name: store.key().bytes().into() };
+        let highest = seen.numbers(after.own.reads.len()).last().unwrap_or(0);
+        let hold = Bound { kind: Kind::Read, number: highest };
+        let mut taken = self.binding_of(&lock, owner.bytes(), |b| b.hold == hold).is_some();
+        for id in self.sessions.of_owner(&lock, owner.bytes()).to_vec() {
+            match self.sessions.get_mut(id) {
+                Some(binding) if binding.hold.kind == Kind::Write && !taken => {
+                    binding.hold = hold;
+                    taken = true;
+                }
+                Some(binding) if binding.hold.kind == Kind::Write => {
+                    self.unbind(id);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn binding_of(
+        &self,
+        lock: &LockId,
+        owner: &[u8],
+        is: impl Fn(&Binding) -> bool,
+    ) -> Option<BindingId> {
+        let ids = self.sessions.of_owner(lock, owner).iter().copied();
+        let mut ids = ids.filter(|id| self.sessions.get(*id).is_some_and(&is));
+        ids.next()
+    }
+
+    /// The client that one of these holds is bound to; 0: none is.
+    pub(super) fn session_of(&self, lock: &LockId, owner: &[u8], kind: Kind) -> u64 {
+        let binding = self.binding_of(lock, owner, |binding| binding.hold.kind == kind);
+        binding.and_then(|id| self.sessions.get(id)).map_or(0, |binding| binding.client)
+    }
+
+    /// Ends a binding.
+    pub(super) fn unbind(&mut self, id: BindingId) {
+        if let Some(binding) = self.sessions.remove(id) {
+            self.alarms.remove(binding.due, Alarm::Session(id));
+        }
+    }
+
+    /// Ends the bindings of all holds on a lock.
+    pub(super) fn unbind_lock(&mut self, db: i32, name: &[u8]) {
+        if self.sessions.is_empty() {
+            return;
+        }
+        for (id, binding) in self.sessions.drop_lock(&LockId { db, name: name.into() }) {
+            self.alarms.remove(binding.due, Alarm::Session(id));
+        }
+    }
+
+    /// Ends the bindings of an owner's holds on a lock.
+    pub(super) fn unbind_owner(&mut self, lock: &LockId, owner: &[u8]) {
+        for id in self.sessions.of_owner(lock, owner).to_vec() {
+            self.unbind(id);
+        }
+    }
+
+    /// Renews a session hold while its connection is open.
+    pub(super) fn renew_session(&mut self, scene: Scene<'_>, id: BindingId) -> Result<(), Error> {
+        let Some(binding) = self.sessions.get(id).cloned() else {
+            return Ok(());
+        };
+        let (key, name) = (Text::new(&binding.lock.name), Text::new(&binding.owner));
+        let owner = Owner::new(&name)?;
+        // Whatever comes of it now, it will be tried again.
+        let due = scene.ctx.now() + renewal(binding.lease);
+        if let Some(binding) = self.sessions.get_mut(id) {
+            binding.due = due;
+        }
+        self.alarms.add(due, Alarm::Session(id));
+        let mut store = Store::open(scene.ctx, &key, Access::Write)?;
+        let lease = super::end_of(&store, binding.lease)?;
+        self.catch_up(scene, &mut store);
+        let seen = self.look(scene, &store, &owner, Survey::Mode)?;
+        self.commit(scene, &mut store, &seen, &owner, &seen.lock)?;
+        // It may have lapsed, and its binding with it.
+        let Some(binding) = self.sessions.get(id) else {
+            return Ok(());
+        };
+        let hold = binding.hold;
+        let seen = self.look(scene, &store, &owner, Survey::Mode)?;
+        let mut after = seen.lock.clone();
+        if let (Kind::Read, Some(rank)) = (hold.kind, seen.rank_of(hold.number)) {
+            after.own.reads[rank] = after.own.reads[rank].max(lease);
+        }
+        after.lengthen(lease);
+        self.commit(scene, &mut store, &seen, &owner, &after)
+    }
+
+    /// Gives back a session hold whose connection is gone.
+    pub(super) fn release_session(&mut self, scene: Scene<'_>, id: BindingId) -> Result<(), Error> {
+        let Some(binding) = self.sessions.get(id).cloned() else {
+            return Ok(());
+        };
+        scene.ctx.select(binding.lock.db);
+        let key = Text::new(&binding.lock.name);
+        let mut store = Store::open(scene.ctx, &key, Access::Write)?;
+        self.catch_up(scene, &mut store);
+        let name = Text::new(&binding.owner);
+        let owner = Owner::new(&name)?;
+        let seen = self.look(scene, &store, &owner, Survey::Ends)?;
+        self.commit(scene, &mut store, &seen, &owner, &seen.lock)?;
+        if let Some(binding) = self.sessions.get(id) {
+            let hold = binding.hold;
+            self.unbind(id);
+            self.take_back(scene, &mut store, &owner, hold)?;
+        }
+        Ok(())
+    }
+
+    /// Gives back one hold that is known by its name.
+    pub(super) fn take_back(
+        &mut self,
+        scene: Scene<'_>,
+        store: &mut Store<'_>,
+        owner: &Owner<'_>,
+        hold: Bound,
+    ) -> Result<(), Error> {
+        let seen = self.look(scene, store, owner, Survey::Ends)?;
+        let rank = seen.rank_of(hold.number);
+        if hold.kind == Kind::Read && rank.is_none() {
+            return Ok(());
+        }
+        let after = core::release(&seen.lock, Which::One(hold.kind), rank)?;
+        self.commit(scene, store, &seen, owner, &after)?;
+        if hold.kind == Kind::Read {
+            let lock = LockId { db: scene.db, name: store.key().bytes().into() };
+            self.bindings_close_gap(&lock, owner.bytes(), hold.number);
+        }
+        self.serve(scene, store);
+        Ok(())
+    }
+}
+
+/// A session hold is renewed every third of its lease.
+fn renewal(lease: Millis) -> Millis {
+    (lease / 3).max(1)
+}

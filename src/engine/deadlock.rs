@@ -1,0 +1,110 @@
+//! Circles of owners that wait for each other (SPEC section 4).
+
+use super::memory::LockId;
+use super::wait::{Answer, Waiter};
+use super::{Engine, Error, Scene};
+use crate::core::{find_cycle, Blockers, Circle, OwnerId};
+use crate::ffi::{Access, Text};
+use crate::store::{self, Store};
+
+impl Engine {
+    /// A circle of waiting through this owner. The store is of the lock that
+    /// is at hand, so that it is not opened twice.
+    pub(super) fn circle_through(
+        &self,
+        scene: Scene<'_>,
+        store: &Store<'_>,
+        owner: &OwnerId,
+    ) -> Option<Circle> {
+        if !self.settings.deadlock_detection || !self.waits_of.contains_key(owner) {
+            return None;
+        }
+        let circle = find_cycle(owner, |of| self.blockers(scene, store, of));
+        scene.ctx.select(scene.db);
+        circle
+    }
+
+    /// After a grant: as long as the new holder is part of a circle, the
+    /// youngest waiter of the circle gets an error.
+    pub(super) fn break_circles(&mut self, scene: Scene<'_>, store: &Store<'_>, owner: &OwnerId) {
+        while let Some(circle) = self.circle_through(scene, store, owner) {
+            if !self.break_circle(circle) {
+                return;
+            }
+        }
+    }
+
+    /// The youngest waiter of a circle gets an error. False when it is not
+    /// there.
+    pub(super) fn break_circle(&mut self, Circle { owners, youngest }: Circle) -> bool {
+        let Some(waiter) = self.waiters.get(&youngest).cloned() else {
+            return false;
+        };
+        self.answer(youngest, Answer::Failed(Error::Deadlock(turned(owners, &waiter.owner))));
+        self.leave_queue(youngest, &waiter);
+        true
+    }
+
+    /// The owners that one waits for, as far as they wait themselves: a circle
+    /// has no others.
+    fn blockers(&self, scene: Scene<'_>, store: &Store<'_>, owner: &OwnerId) -> Blockers {
+        let mut blockers = Blockers::default();
+        for id in self.waits_of.get(owner).into_iter().flatten() {
+            let Some(waiter) = self.waiters.get(id) else {
+                continue;
+            };
+            let holders = self.waiting_holders(scene, store, waiter);
+            for holder in holders.iter().filter(|holder| *holder != owner) {
+                blockers.add(holder, *id);
+            }
+            let LockId { db, name } = &waiter.lock;
+            if let Some(queue) = self.memory.get(*db, name).and_then(|known| known.queue.as_ref()) {
+                let behind = (*id, waiter.terms.want);
+                let policy = self.settings.policy;
+                let several = &self.several;
+                queue.add_those_ahead(behind, owner, &holders, several, policy, &mut blockers);
+            }
+        }
+        blockers
+    }
+
+    fn waiting_holders(
+        &self,
+        scene: Scene<'_>,
+        at_hand: &Store<'_>,
+        waiter: &Waiter,
+    ) -> Vec<OwnerId> {
+        let lock = &waiter.lock;
+        if lock.db == scene.db && *lock.name == *at_hand.key().bytes() {
+            return self.waiting_among(at_hand).unwrap_or_default();
+        }
+        scene.ctx.select(lock.db);
+        let key = Text::new(&lock.name);
+        let store = Store::open(scene.ctx, &key, Access::Read);
+        store.and_then(|store| self.waiting_among(&store)).unwrap_or_default()
+    }
+
+    /// The holders of a lock who wait: whichever are fewer, those who wait
+    /// anywhere or those who hold this, are looked through.
+    fn waiting_among(&self, store: &Store<'_>) -> Result<Vec<OwnerId>, store::Error> {
+        if self.waits_of.len() > store.field_count() {
+            let waits = |owner: &[u8]| self.waits_of.get_key_value(owner).map(|(id, _)| id.clone());
+            return store.live_owners(waits);
+        }
+        let mut holders = Vec::new();
+        for owner in self.waits_of.keys() {
+            if store.is_held_by(owner)? {
+                holders.push(owner.clone());
+            }
+        }
+        Ok(holders)
+    }
+}
+
+/// The circle as the one who is told of it sees it.
+fn turned(mut circle: Vec<OwnerId>, owner: &OwnerId) -> Vec<OwnerId> {
+    if let Some(at) = circle.iter().position(|one| one == owner) {
+        circle.rotate_left(at);
+    }
+    circle
+}

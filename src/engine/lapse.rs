@@ -1,0 +1,208 @@
+//! Writing a lock back, and looking at one when its time has come.
+
+use super::alarms::Alarm;
+use super::{Engine, Error, Scene};
+use crate::core::{Announcement, End, Lock, Millis, Mode};
+use crate::store::{Owner, Seen, Store, Survey};
+
+/// How often a lock that is waited for is looked at when nothing tells of a
+/// change: an overwritten key, a slot that moves.
+const LOOK_AGAIN: Millis = 1_000;
+
+/// How often, while the writer reads as well: a script's downgrade changes
+/// nothing but a field of the hash.
+const LOOK_AGAIN_MIXED: Millis = 50;
+
+/// How soon what the server would not take now is tried again.
+const TRY_AGAIN: Millis = 10;
+
+impl Engine {
+    /// Makes the lock that was `seen` into `after`, and remembers it.
+    pub(super) fn commit(
+        &mut self,
+        scene: Scene<'_>,
+        store: &mut Store<'_>,
+        seen: &Seen,
+        owner: &Owner<'_>,
+        after: &Lock,
+    ) -> Result<(), Error> {
+        store.commit(seen, owner, after)?;
+        self.bindings_follow(scene, store, owner, seen);
+        if after.mode() == Some(Mode::Read) {
+            self.remember_reader(scene, store, owner.bytes(), &after.own.reads);
+        }
+        let earliest = after.own.reads.iter().copied().fold(after.end, End::min);
+        self.remember(scene, store, after, earliest, Due::NotLater);
+        Ok(())
+    }
+
+    /// Brings what is remembered up to what the keys say, when nothing is
+    /// remembered or a time has come. Lapsed holds go, and who waits is served.
+    pub(super) fn catch_up(&mut self, scene: Scene<'_>, store: &mut Store<'_>) {
+        let due = match self.memory.get(scene.db, store.key().bytes()) {
+            None => store.exists(),
+            Some(known) => known.due.is_some_and(|due| store.now() > due),
+        };
+        if due {
+            // What is no lock is for the command to say.
+            let _ = self.look_over(scene, store);
+        }
+    }
+
+    /// Looks at the whole lock: removes what has lapsed, announces what ended,
+    /// sets the next alarm and serves the queue.
+    pub(super) fn look_over(
+        &mut self,
+        scene: Scene<'_>,
+        store: &mut Store<'_>,
+    ) -> Result<(), Error> {
+        if let Some(earliest) = self.lapse_readers(scene, store) {
+            let owner = Owner::nobody();
+            let seen = self.look(scene, store, &owner, Survey::Mode)?;
+            if !seen.lock.is_free() {
+                self.remember(scene, store, &seen.lock, earliest.min(seen.lock.end), Due::Exactly);
+                self.serve(scene, store);
+                return Ok(());
+            }
+        }
+        let owner = Owner::nobody();
+        let seen = match store.look(&owner, Survey::Ends) {
+            Ok(seen) => seen,
+            Err(error) => {
+                self.remember(scene, store, &Lock::free(), End::Never, Due::Exactly);
+                self.fail_queue(scene, store, &Error::Store(error.clone()));
+                return Err(error.into());
+            }
+        };
+        let known = self.memory.get(scene.db, store.key().bytes());
+        let before = known.and_then(|known| known.mode);
+        let mut after = seen.lock.clone();
+        if after.mode() == Some(Mode::Read) {
+            // Somebody may have shortened the hash's expiry below a reader's.
+            after.lengthen_to_readers();
+        }
+        store.commit(&seen, &owner, &after)?;
+        self.bindings_follow(scene, store, &owner, &seen);
+        if !seen.has_hash() {
+            store.announce(before.map(|mode| match mode {
+                Mode::Read => Announcement::ReadFreed,
+                Mode::Write => Announcement::WriteEnded,
+            }));
+        }
+        self.remember(scene, store, &after, seen.earliest.min(after.end), Due::Exactly);
+        self.remember_readers(scene, store);
+        self.serve(scene, store);
+        Ok(())
+    }
+
+    /// Remembers a lock and when to look at it again.
+    pub(super) fn remember(
+        &mut self,
+        scene: Scene<'_>,
+        store: &Store<'_>,
+        lock: &Lock,
+        earliest: End,
+        how: Due,
+    ) {
+        let name = store.key().bytes();
+        let mode = lock.mode();
+        if mode.is_none() {
+            self.unbind_lock(scene.db, name);
+            match self.memory.get_mut(scene.db, name) {
+                None => return,
+                Some(known) if known.queue.is_none() => {
+                    if let Some(due) = known.due {
+                        self.alarms.remove(due, Alarm::Lock(known.id.clone()));
+                    }
+                    self.memory.remove(scene.db, name);
+                    return;
+                }
+                Some(_) => {}
+            }
+        }
+        let known = self.memory.entry(scene.db, name);
+        known.mode = mode;
+        if mode != Some(Mode::Read) {
+            known.readers = None;
+        }
+        let mut due = match (mode, earliest) {
+            (Some(_), End::At(at)) => Some(at),
+            _ => None,
+        };
+        if known.queue.is_some() {
+            let mixed = mode == Some(Mode::Write) && store.field_count() > 2;
+            let again = if mixed { LOOK_AGAIN_MIXED } else { LOOK_AGAIN };
+            due = sooner(due, Some(store.now() + again));
+        }
+        if how == Due::NotLater && mode.is_some() {
+            due = sooner(due, known.due);
+        }
+        set_due(&mut self.alarms, known, due);
+    }
+
+    /// Has a lock looked at soon, for the server takes no writes now.
+    pub(super) fn try_again(&mut self, scene: Scene<'_>, store: &Store<'_>) {
+        let known = self.memory.entry(scene.db, store.key().bytes());
+        let due = sooner(known.due, Some(store.now() + TRY_AGAIN));
+        set_due(&mut self.alarms, known, due);
+    }
+
+    /// Has a lock looked at when another of its times comes.
+    pub(super) fn look_by(&mut self, scene: Scene<'_>, store: &Store<'_>, end: End) {
+        self.look_at(scene.db, store.key().bytes(), end);
+    }
+
+    /// The same.
+    pub(super) fn look_at(&mut self, db: i32, name: &[u8], end: End) {
+        if let End::At(at) = end {
+            let known = self.memory.entry(db, name);
+            let due = sooner(known.due, Some(at));
+            set_due(&mut self.alarms, known, due);
+        }
+    }
+
+    /// Has a lock's queue served as soon as may be.
+    pub(super) fn serve_now(&mut self, db: i32, name: &[u8]) {
+        self.look_at(db, name, End::At(0));
+    }
+
+    /// Has a lock that somebody else has changed looked at as soon as may be.
+    pub(super) fn look_now(&mut self, db: i32, name: &[u8]) {
+        let known = self.memory.entry(db, name);
+        known.readers = None;
+        set_due(&mut self.alarms, known, Some(0));
+    }
+}
+
+/// How a look bears on the alarm of a lock.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Due {
+    /// All its holds were looked at.
+    Exactly,
+    /// There may be others, that end earlier.
+    NotLater,
+}
+
+fn sooner(one: Option<Millis>, other: Option<Millis>) -> Option<Millis> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    }
+}
+
+fn set_due(
+    alarms: &mut super::alarms::Alarms,
+    known: &mut super::memory::Known,
+    due: Option<Millis>,
+) {
+    if known.due == due {
+        return;
+    }
+    if let Some(old) = known.due {
+        alarms.remove(old, Alarm::Lock(known.id.clone()));
+    }
+    if let Some(new) = due {
+        alarms.add(new, Alarm::Lock(known.id.clone()));
+    }
+    known.due = due;
+}

@@ -1,0 +1,168 @@
+//! The read holds of a lock that has many, in the order in which they end.
+//!
+//! A lock with a few holders is looked at as a whole whenever that matters. One
+//! with thousands would make each UNLOCK as slow as all of them are many; for
+//! such a lock the ends are remembered. They are a hint: what they say is held
+//! against the keys before it is relied on, and forgotten when it differs or
+//! when somebody else has changed the keys.
+
+use super::{Engine, Scene};
+use crate::core::{End, Ends, Millis, Mode, Others, OwnerId};
+use crate::store::{Error, Owner, Seen, Store, Survey};
+use std::collections::{BTreeSet, HashMap};
+
+/// From how many fields of the hash on ends are remembered.
+const MANY: usize = 32;
+
+/// The ends of the read holds of all owners.
+#[derive(Debug, Default)]
+pub struct Readers {
+    of_owner: HashMap<OwnerId, Ends>,
+    by_end: BTreeSet<(End, OwnerId, usize)>,
+}
+
+impl Readers {
+    /// What an owner holds now.
+    fn set(&mut self, owner: &[u8], ends: &Ends) {
+        let id: OwnerId = match self.of_owner.remove_entry(owner) {
+            Some((id, old)) => {
+                for (rank, end) in old.into_iter().enumerate() {
+                    self.by_end.remove(&(end, id.clone(), rank));
+                }
+                id
+            }
+            None => owner.into(),
+        };
+        if !ends.is_empty() {
+            for (rank, end) in ends.iter().enumerate() {
+                self.by_end.insert((*end, id.clone(), rank));
+            }
+            self.of_owner.insert(id, ends.clone());
+        }
+    }
+
+    /// The hold of another owner that ends last.
+    fn latest_of_others(&self, own: &[u8]) -> Option<(End, &OwnerId)> {
+        let mut others = self.by_end.iter().rev().filter(|(_, owner, _)| **owner != *own);
+        others.next().map(|(end, owner, _)| (*end, owner))
+    }
+
+    /// The end of the first.
+    fn earliest(&self) -> End {
+        self.by_end.first().map_or(End::Never, |(end, ..)| *end)
+    }
+
+    /// An owner whose hold has lapsed.
+    fn lapsed(&self, now: Millis) -> Option<OwnerId> {
+        self.by_end.first().filter(|(end, ..)| end.is_past(now)).map(|(_, owner, _)| owner.clone())
+    }
+}
+
+impl Engine {
+    /// Looks at the lock as an owner sees it.
+    pub(super) fn look(
+        &mut self,
+        scene: Scene<'_>,
+        store: &Store<'_>,
+        owner: &Owner<'_>,
+        survey: Survey,
+    ) -> Result<Seen, Error> {
+        if store.field_count() < MANY {
+            return store.look(owner, survey);
+        }
+        let known = self.memory.get(scene.db, store.key().bytes());
+        if known.is_some_and(|known| known.readers.is_none()) {
+            self.remember_readers(scene, store);
+        }
+        match self.others(scene, store, owner)? {
+            Some(others) => store.look_beside(owner, others),
+            None => store.look(owner, survey),
+        }
+    }
+
+    /// The others, if they are remembered and it is true.
+    fn others(
+        &mut self,
+        scene: Scene<'_>,
+        store: &Store<'_>,
+        owner: &Owner<'_>,
+    ) -> Result<Option<Others>, Error> {
+        let Some(known) = self.memory.get_mut(scene.db, store.key().bytes()) else {
+            return Ok(None);
+        };
+        let Some(readers) = &known.readers else {
+            return Ok(None);
+        };
+        let others = match readers.latest_of_others(owner.bytes()) {
+            Some((end, other)) if store.read_ends(other)?.iter().max() == Some(&end) => {
+                Others::Readers { latest: Some(end) }
+            }
+            // Nobody else, or not as remembered: look at the keys.
+            _ => {
+                known.readers = None;
+                return Ok(None);
+            }
+        };
+        Ok(Some(others))
+    }
+
+    /// Remembers what an owner holds now.
+    pub(super) fn remember_reader(
+        &mut self,
+        scene: Scene<'_>,
+        store: &Store<'_>,
+        owner: &[u8],
+        ends: &Ends,
+    ) {
+        let Some(known) = self.memory.get_mut(scene.db, store.key().bytes()) else {
+            return;
+        };
+        if store.field_count() < MANY {
+            known.readers = None;
+        } else if let Some(readers) = &mut known.readers {
+            readers.set(owner, ends);
+        }
+    }
+
+    /// Remembers all readers of a lock that has many.
+    pub(super) fn remember_readers(&mut self, scene: Scene<'_>, store: &Store<'_>) {
+        if store.field_count() < MANY {
+            return;
+        }
+        let Some(known) = self.memory.get_mut(scene.db, store.key().bytes()) else {
+            return;
+        };
+        if known.mode != Some(Mode::Read) {
+            return;
+        }
+        if let Ok(all) = store.all_read_ends() {
+            let mut readers = Readers::default();
+            for (owner, ends) in all {
+                readers.set(&owner, &ends);
+            }
+            known.readers = Some(Box::new(readers));
+        }
+    }
+
+    /// Removes the lapsed holds of a lock whose readers are remembered, one
+    /// owner after the other. The earliest end of the rest; None when the lock
+    /// has to be looked at as a whole.
+    pub(super) fn lapse_readers(&mut self, scene: Scene<'_>, store: &mut Store<'_>) -> Option<End> {
+        loop {
+            let known = self.memory.get(scene.db, store.key().bytes())?;
+            let readers = known.readers.as_ref()?;
+            let Some(lapsed) = readers.lapsed(store.now()) else {
+                return Some(readers.earliest());
+            };
+            let name = crate::ffi::Text::new(&lapsed);
+            let owner = Owner::new(&name).ok()?;
+            let seen = self.look(scene, store, &owner, Survey::Ends).ok()?;
+            if seen.lock.is_free() || self.commit(scene, store, &seen, &owner, &seen.lock).is_err()
+            {
+                return None;
+            }
+            // Whatever the keys say, this one is done with.
+            self.remember_reader(scene, store, &lapsed, &seen.lock.own.reads);
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! Waiting: into the queue, and out of it again.
+
+use super::acquire::{left, Acquired, Terms};
+use super::alarms::Alarm;
+use super::memory::LockId;
+use super::sessions::Grant;
+use super::{Engine, Error, Scene};
+use crate::core::{End, Lock, Millis, Mode, OwnerId, Refusal, WaiterId, Want};
+use crate::ffi::{Access, Ctx, Text};
+use crate::store::{Owner, Store, Survey};
+
+/// A client that waits for a lock.
+#[derive(Clone, Debug)]
+pub(super) struct Waiter {
+    pub lock: LockId,
+    pub owner: OwnerId,
+    pub terms: Terms,
+    pub since: Millis,
+    pub until: Option<End>,
+    /// The client, once it is blocked.
+    pub client: u64,
+    /// What it was granted, while the answer is on its way.
+    pub grant: Option<Grant>,
+}
+
+/// How a request is going to wait.
+pub(super) struct Waiting {
+    pub terms: Terms,
+    pub since: Millis,
+    pub until: Option<End>,
+}
+
+/// What a waiter is told.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    /// It has the hold.
+    Held(Grant),
+    /// Its time is up; what stands in the way ends in so many ms at the latest.
+    TimedOut(Option<Millis>),
+    /// It failed.
+    Failed(Error),
+}
+
+/// How a waiter left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// It was waiting, and is to be dismissed.
+    Waiting,
+    /// It had been answered already.
+    Answered,
+}
+
+impl Engine {
+    /// Puts a refused request into the queue, unless it would wait for itself.
+    pub(super) fn wait(
+        &mut self,
+        scene: Scene<'_>,
+        store: &mut Store<'_>,
+        owner: &Owner<'_>,
+        lock: &Lock,
+        waiting: Waiting,
+    ) -> Result<Acquired, Error> {
+        let want = waiting.terms.want;
+        let owner: OwnerId = owner.bytes().into();
+        if want == Want::Write && lock.mode() == Some(Mode::Read) && !lock.own.reads.is_empty() {
+            return Err(Error::Deadlock(vec![owner]));
+        }
+        let max = self.settings.max_waiters;
+        if max > 0 && self.waiters.len() >= max {
+            return Err(Error::TooManyWaiters);
+        }
+        let known = self.memory.entry(scene.db, store.key().bytes());
+        let queue = known.queue.get_or_insert_default();
+        if want == Want::Upgrade {
+            if let Some(other) = queue.other_upgrade(&owner) {
+                return Err(Error::OtherUpgrade(other.clone()));
+            }
+        }
+        self.last_waiter += 1;
+        let id = self.last_waiter;
+        queue.push(id, want, owner.clone());
+        if let Some(End::At(at)) = waiting.until {
+            self.alarms.add(at, Alarm::Waiter(id));
+        }
+        let waiter = Waiter {
+            lock: known.id.clone(),
+            owner: owner.clone(),
+            terms: waiting.terms,
+            since: waiting.since,
+            until: waiting.until,
+            client: scene.ctx.client_id().unwrap_or(0),
+            grant: None,
+        };
+        self.waiters.insert(id, waiter);
+        let waits = self.waits_of.entry(owner.clone()).or_default();
+        waits.insert(id);
+        if waits.len() > 1 {
+            self.several.insert(owner.clone());
+        }
+        while let Some(circle) = self.circle_through(scene, store, &owner) {
+            if circle.youngest == id {
+                self.drop_waiter(id);
+                return Err(Error::Deadlock(circle.owners));
+            }
+            // One that came about when somebody left, and is not yet met.
+            if !self.break_circle(circle) {
+                break;
+            }
+        }
+        // Its turn may have come all the same: it may have a reservation.
+        self.serve(scene, store);
+        match self.answers.iter().position(|(answered, _)| *answered == id) {
+            None => {
+                self.look_by(scene, store, End::At(store.now() + 50));
+                Ok(Acquired::Waiting(id))
+            }
+            Some(at) => {
+                self.underway.remove(&id);
+                match self.answers.swap_remove(at).1 {
+                    Answer::Failed(error) => Err(error),
+                    Answer::Held(_) | Answer::TimedOut(_) => Ok(Acquired::Held),
+                }
+            }
+        }
+    }
+
+    /// Tells a waiter how it ended, and takes it off all books but the queue.
+    pub(super) fn answer(&mut self, id: WaiterId, answer: Answer) {
+        if let Some(mut waiter) = self.strike(id) {
+            if let Answer::Held(grant) = &answer {
+                waiter.grant = Some(*grant);
+            }
+            self.underway.insert(id, waiter);
+            self.answers.push((id, answer));
+        }
+    }
+
+    fn strike(&mut self, id: WaiterId) -> Option<Waiter> {
+        let waiter = self.waiters.remove(&id)?;
+        if let Some(End::At(at)) = waiter.until {
+            self.alarms.remove(at, Alarm::Waiter(id));
+        }
+        if let Some(waits) = self.waits_of.get_mut(&waiter.owner) {
+            waits.remove(&id);
+            if waits.len() < 2 {
+                self.several.remove(&waiter.owner);
+            }
+            if waits.is_empty() {
+                self.waits_of.remove(&waiter.owner);
+            } else {
+                self.unsettled.insert(waiter.owner.clone());
+            }
+        }
+        Some(waiter)
+    }
+
+    /// Takes a waiter out of its queue. Those behind it may get in now.
+    pub(super) fn drop_waiter(&mut self, id: WaiterId) -> Option<Waiter> {
+        let waiter = self.strike(id)?;
+        self.leave_queue(id, &waiter);
+        Some(waiter)
+    }
+
+    pub(super) fn leave_queue(&mut self, id: WaiterId, waiter: &Waiter) {
+        let LockId { db, name } = &waiter.lock;
+        let Some(known) = self.memory.get_mut(*db, name) else {
+            return;
+        };
+        let Some(queue) = known.queue.as_mut() else {
+            return;
+        };
+        queue.remove(id, waiter.terms.want);
+        if queue.is_empty() {
+            known.queue = None;
+            self.forget_if_idle(*db, name);
+        } else {
+            self.serve_now(*db, name);
+        }
+    }
+
+    /// Forgets a lock that is neither held nor waited for.
+    pub(super) fn forget_if_idle(&mut self, db: i32, name: &[u8]) {
+        let Some(known) = self.memory.get(db, name) else {
+            return;
+        };
+        if known.mode.is_none() && known.queue.is_none() {
+            if let Some(due) = known.due {
+                self.alarms.remove(due, Alarm::Lock(known.id.clone()));
+            }
+            self.memory.remove(db, name);
+        }
+    }
+
+    /// A waiter's time is up.
+    pub(super) fn time_out(&mut self, ctx: Ctx<'_>, id: WaiterId) {
+        if let Some(waiter) = self.waiters.get(&id).cloned() {
+            let left = self.left_of(ctx, &waiter);
+            self.answer(id, Answer::TimedOut(left));
+            self.leave_queue(id, &waiter);
+        }
+    }
+
+    /// CLIENT UNBLOCK: the ms until what stands in the way ends at the latest.
+    /// None when this waiter is answered already.
+    pub fn stop(&mut self, ctx: Ctx<'_>, id: WaiterId) -> Option<Option<Millis>> {
+        let waiter = self.drop_waiter(id)?;
+        Some(self.left_of(ctx, &waiter))
+    }
+
+    /// A waiter's client is gone.
+    pub fn left(&mut self, id: WaiterId) -> Left {
+        match self.drop_waiter(id) {
+            Some(_) => Left::Waiting,
+            None => Left::Answered,
+        }
+    }
+
+    fn left_of(&mut self, ctx: Ctx<'_>, waiter: &Waiter) -> Option<Millis> {
+        let db = ctx.db();
+        ctx.select(waiter.lock.db);
+        let key = Text::new(&waiter.lock.name);
+        let left = Store::open(ctx, &key, Access::Read).and_then(|store| {
+            let lock = store.look(&Owner::nobody(), Survey::Mode)?.lock;
+            let reserved = store.reservation()?;
+            Ok(left(&store, &lock, Refusal::Queue, reserved))
+        });
+        ctx.select(db);
+        left.unwrap_or(Some(0))
+    }
+
+    /// The answers that wait to be sent.
+    pub fn take_answers(&mut self) -> Vec<(WaiterId, Answer)> {
+        std::mem::take(&mut self.answers)
+    }
+}

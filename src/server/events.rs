@@ -1,0 +1,90 @@
+//! What happens to the server and to its keys.
+
+use super::{lock, HAS_NEWS, INBOX, SERVER};
+use crate::engine::Change;
+use crate::ffi::{Ctx, Event, Happened, OnEvent, OnKeyEvent};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Whether this server is a primary. Only a primary ends leases and grants.
+static PRIMARY: AtomicBool = AtomicBool::new(true);
+
+/// Starts to follow.
+pub(super) fn follow(ctx: Ctx<'_>) -> Result<(), String> {
+    let events =
+        [Event::RoleChanged, Event::Loading, Event::Flush, Event::SwapDb, Event::ClientChange];
+    if let Some(event) = events.into_iter().find(|event| !ctx.subscribe::<Events>(*event)) {
+        return Err(format!("the server does not tell of {event:?}"));
+    }
+    if !ctx.subscribe_to_keys::<Events>() {
+        return Err("the server does not tell of changed keys".into());
+    }
+    PRIMARY.store(ctx.situation().primary, Ordering::Relaxed);
+    Ok(())
+}
+
+struct Events;
+
+impl OnEvent for Events {
+    fn on_event(_: Ctx<'_>, happened: Happened) {
+        match happened {
+            Happened::Role { primary } => {
+                PRIMARY.store(primary, Ordering::Relaxed);
+                if let Some(server) = lock(&SERVER).as_mut() {
+                    server.engine.retire();
+                    // Who still waits at a replica is told so.
+                    server.hurry();
+                }
+                if primary {
+                    put(Change::Everything);
+                }
+            }
+            Happened::Flushed(db) => put(Change::Flushed(db)),
+            Happened::Swapped(one, other) => put(Change::Swapped(one, other)),
+            Happened::Disconnected(client) => {
+                let concerned = match SERVER.try_lock() {
+                    Ok(server) => server.as_ref().is_some_and(|s| s.engine.has_session(client)),
+                    Err(_) => true,
+                };
+                if concerned {
+                    put(Change::Disconnected(client));
+                }
+            }
+            Happened::Loaded => put(Change::Everything),
+            Happened::Other => {}
+        }
+    }
+}
+
+impl OnKeyEvent for Events {
+    fn on_key_event(ctx: Ctx<'_>, name: &str, key: &[u8]) {
+        if !PRIMARY.load(Ordering::Relaxed) {
+            return;
+        }
+        let db = ctx.db();
+        let concerned = match SERVER.try_lock() {
+            Ok(server) => server.as_ref().is_some_and(|server| server.engine.concerns(db, key)),
+            // In the middle of the engine's own work.
+            Err(_) => true,
+        };
+        if concerned {
+            let key = key.to_vec();
+            put(match name {
+                "expired" => Change::Lapsed(db, key),
+                "expire" | "persist" => Change::Expiry(db, key),
+                _ => Change::Replaced(db, key),
+            });
+        }
+    }
+}
+
+fn put(change: Change) {
+    lock(&INBOX).push(change);
+    HAS_NEWS.store(true, Ordering::Relaxed);
+    // While the engine works it reads the inbox when the next one comes by, and
+    // the alarm sees to it that somebody does.
+    if let Ok(mut server) = SERVER.try_lock() {
+        if let Some(server) = server.as_mut() {
+            server.hurry();
+        }
+    }
+}

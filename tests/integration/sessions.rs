@@ -1,0 +1,403 @@
+//! Session holds: what is bound to a connection, and for how long.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use redis::{Connection, Value};
+
+use crate::harness::{assert_error, assert_ok, call, int, list, map, text, wait_until, Server};
+use crate::observe::{ends_at, inspect, run};
+use crate::pending::{local_clock, Pending};
+
+fn client_id(con: &mut Connection) -> i64 {
+    int(call!(con, "CLIENT", "ID"))
+}
+
+/// The holders as INSPECT shows them: owner, kind, holds, session.
+fn holders(con: &mut Connection, lock: &str) -> Vec<(String, String, i64, i64)> {
+    list(inspect(con, lock, "holders"))
+        .into_iter()
+        .map(|holder| {
+            let holder = map(holder);
+            (
+                text(&holder["owner"]),
+                text(&holder["kind"]),
+                int(&holder["holds"]),
+                int(&holder["session"]),
+            )
+        })
+        .collect()
+}
+
+/// The ends of an owner's read holds in the order of their numbers, as hours
+/// from now: tests tell holds apart by them.
+fn hours(con: &mut Connection, lock: &str, owner: &str) -> Vec<i64> {
+    let ends = (1..).map(|n| ends_at(con, &format!("{{{lock}}}:{owner}:rwlock_timeout:{n}")));
+    let ends: Vec<i64> = ends.take_while(|end| *end != -2).collect();
+    let now = local_clock();
+    ends.into_iter().map(|end| (end - now + 1_800_000) / 3_600_000).collect()
+}
+
+fn ok(con: &mut Connection, line: &str) {
+    assert_ok(run(con, &format!("RWLOCK.{line}")));
+}
+
+fn unlock(con: &mut Connection, line: &str) -> i64 {
+    int(run(con, &format!("RWLOCK.UNLOCK {line}")))
+}
+
+/// An hour, in ms. A lease of several tells a hold from others.
+const HOUR: &str = "3600000";
+const TWO: &str = "7200000";
+const THREE: &str = "10800000";
+const FOUR: &str = "14400000";
+
+/// Closes the connection and waits until the server has noticed.
+fn close(mut con: Connection, other: &mut Connection) {
+    let id = client_id(&mut con);
+    drop(con);
+    wait_until("the connection is closed", || {
+        text(call!(other, "CLIENT", "LIST", "ID", id)).is_empty()
+    });
+    // Its holds go when the server is done with what it did then.
+    call!(other, "PING").expect("pass");
+}
+
+#[test]
+fn a_session_hold_lives_as_long_as_its_connection() {
+    let server = Server::builder().start();
+    let mut other = server.connection();
+    let mut con = server.connection();
+    for (lock, command, lease) in [("short", "RLOCK", 400), ("long", "WLOCK", 1_000)] {
+        ok(&mut con, &format!("{command} {lock} a {lease} SESSION"));
+    }
+    ok(&mut con, "RLOCK plain a 1000");
+    let id = client_id(&mut con);
+    let started = Instant::now();
+    while started.elapsed() < Duration::from_secs(10) {
+        for (lock, lease) in [("short", 400), ("long", 1_000)] {
+            let ttl = int(inspect(&mut other, lock, "ttl"));
+            assert!((1..=lease).contains(&ttl), "{lock}: {ttl}");
+            // Renewed at least every third of its lease; a busy machine is
+            // given a third more.
+            assert!(ttl >= lease / 3, "{lock}: {ttl}");
+            assert_eq!(holders(&mut other, lock)[0].3, id, "{lock}");
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(holders(&mut other, "plain"), []);
+    drop(con);
+    wait_until("all are given back", || int(run(&mut other, "DBSIZE")) == 0);
+}
+
+#[test]
+fn once_moves_a_binding_and_makes_a_plain_hold_a_session_hold() {
+    let server = Server::builder().start();
+    let mut watch = server.connection();
+    for command in ["RLOCK", "WLOCK"] {
+        let (mut one, mut two) = (server.connection(), server.connection());
+        let lock = format!("once-{command}");
+        ok(&mut one, &format!("{command} {lock} a 60000"));
+        assert_eq!(holders(&mut watch, &lock)[0].3, 0);
+        ok(&mut one, &format!("{command} {lock} a 60000 SESSION ONCE"));
+        let kind = if command == "RLOCK" { "read" } else { "write" };
+        let held_by = |id: i64| [("a".to_owned(), kind.to_owned(), 1, id)];
+        assert_eq!(holders(&mut watch, &lock), held_by(client_id(&mut one)));
+        ok(&mut two, &format!("{command} {lock} a 60000 ONCE SESSION"));
+        let second = client_id(&mut two);
+        assert_eq!(holders(&mut watch, &lock), held_by(second));
+        // Without SESSION the binding is left alone.
+        ok(&mut watch, &format!("{command} {lock} a 60000 ONCE"));
+        assert_eq!(holders(&mut watch, &lock), held_by(second));
+        close(one, &mut watch);
+        assert_eq!(holders(&mut watch, &lock), held_by(second));
+        close(two, &mut watch);
+        wait_until("it is free", || int(run(&mut watch, "DBSIZE")) == 0);
+    }
+}
+
+#[test]
+fn once_binds_the_highest_of_several_read_holds() {
+    let server = Server::builder().start();
+    let mut watch = server.connection();
+    let mut con = server.connection();
+    ok(&mut con, &format!("RLOCK lock a {HOUR}"));
+    ok(&mut con, &format!("RLOCK lock a {TWO}"));
+    ok(&mut con, &format!("RLOCK lock a {THREE} ONCE SESSION"));
+    assert_eq!(hours(&mut watch, "lock", "a"), [1, 3]);
+    close(con, &mut watch);
+    wait_until("the bound one is given back", || hours(&mut watch, "lock", "a") == [1]);
+}
+
+#[test]
+fn unlock_gives_back_ones_own_session_hold_then_a_plain_one_then_anothers() {
+    let server = Server::builder().start();
+    let mut watch = server.connection();
+    let (mut one, mut two) = (server.connection(), server.connection());
+    // Numbers 1 to 4: one's, plain, two's, plain.
+    ok(&mut one, &format!("RLOCK lock a {HOUR} SESSION"));
+    ok(&mut one, &format!("RLOCK lock a {TWO}"));
+    ok(&mut two, &format!("RLOCK lock a {THREE} SESSION"));
+    ok(&mut one, &format!("RLOCK lock a {FOUR}"));
+    assert_eq!(unlock(&mut two, "lock a"), 0);
+    assert_eq!(hours(&mut watch, "lock", "a"), [1, 2, 4]);
+    // Two has none any more: the highest plain one.
+    assert_eq!(unlock(&mut two, "lock a READ"), 0);
+    assert_eq!(hours(&mut watch, "lock", "a"), [1, 2]);
+    assert_eq!(unlock(&mut one, "lock a"), 0);
+    assert_eq!(hours(&mut watch, "lock", "a"), [2]);
+    ok(&mut one, &format!("RLOCK lock a {HOUR} SESSION"));
+    ok(&mut one, &format!("RLOCK lock a {THREE} SESSION"));
+    // Of its own, the highest.
+    assert_eq!(unlock(&mut one, "lock a"), 0);
+    assert_eq!(hours(&mut watch, "lock", "a"), [2, 1]);
+    assert_eq!(unlock(&mut two, "lock a"), 0);
+    assert_eq!(hours(&mut watch, "lock", "a"), [1]);
+    // Another's when there is nothing else.
+    assert_eq!(unlock(&mut two, "lock a"), 1);
+    assert_eq!(holders(&mut watch, "lock"), []);
+    // And its binding is gone with it.
+    ok(&mut two, "RLOCK lock a 60000");
+    close(one, &mut watch);
+    assert_eq!(holders(&mut watch, "lock")[0].2, 1);
+    assert_eq!(unlock(&mut two, "lock a"), 1);
+    assert_eq!(int(run(&mut watch, "DBSIZE")), 0);
+}
+
+#[test]
+fn unlock_chooses_among_write_holds_the_same_way() {
+    let server = Server::builder().start();
+    let mut watch = server.connection();
+    let (mut one, mut two) = (server.connection(), server.connection());
+    ok(&mut one, "WLOCK lock a 60000 SESSION");
+    ok(&mut two, "WLOCK lock a 60000 SESSION");
+    ok(&mut watch, "WLOCK lock a 60000");
+    let first = client_id(&mut one);
+    // Its own first, so one's is the only binding that is left.
+    assert_eq!(unlock(&mut two, "lock a WRITE"), 0);
+    assert_eq!(holders(&mut watch, "lock"), [("a".into(), "write".into(), 2, first)]);
+    // Then the plain one.
+    assert_eq!(unlock(&mut two, "lock a"), 0);
+    assert_eq!(holders(&mut watch, "lock"), [("a".into(), "write".into(), 1, first)]);
+    close(two, &mut watch);
+    assert_eq!(holders(&mut watch, "lock").len(), 1);
+    close(one, &mut watch);
+    wait_until("it is free", || int(run(&mut watch, "DBSIZE")) == 0);
+}
+
+#[test]
+fn bindings_follow_the_numbers_of_their_holds() {
+    let server = Server::builder().start();
+    let mut watch = server.connection();
+    let (mut one, mut two) = (server.connection(), server.connection());
+    // 1 plain and short, 2 one's, 3 plain, 4 two's.
+    ok(&mut watch, "RLOCK lock a 150");
+    ok(&mut one, &format!("RLOCK lock a {TWO} SESSION"));
+    ok(&mut watch, &format!("RLOCK lock a {THREE}"));
+    ok(&mut two, &format!("RLOCK lock a {FOUR} SESSION"));
+    wait_until("the first lapses", || hours(&mut watch, "lock", "a") == [2, 3, 4]);
+    close(one, &mut watch);
+    wait_until("one's goes", || hours(&mut watch, "lock", "a") == [3, 4]);
+    // The numbers of what was two's fourth hold: 3, then 2, then 1.
+    assert_eq!(unlock(&mut watch, "lock a"), 0);
+    assert_eq!(hours(&mut watch, "lock", "a"), [4]);
+    ok(&mut watch, &format!("RLOCK lock a {HOUR}"));
+    close(two, &mut watch);
+    wait_until("two's goes", || hours(&mut watch, "lock", "a") == [1]);
+    assert_eq!(unlock(&mut watch, "lock a"), 1);
+}
+
+#[test]
+fn a_session_hold_stays_bound_through_downgrade_and_upgrade() {
+    let server = Server::builder().start();
+    let mut watch = server.connection();
+    let mut con = server.connection();
+    let id = client_id(&mut con);
+    ok(&mut con, "WLOCK lock a 900 SESSION");
+    ok(&mut con, "DOWNGRADE lock a 900");
+    assert_eq!(holders(&mut watch, "lock"), [("a".into(), "read".into(), 1, id)]);
+    thread::sleep(Duration::from_millis(1_800));
+    assert_eq!(holders(&mut watch, "lock").len(), 1, "renewed");
+    // Up again: now two holds are bound.
+    ok(&mut con, "UPGRADE lock a 900 SESSION");
+    let mut both = holders(&mut watch, "lock");
+    both.sort();
+    assert_eq!(both, [("a".into(), "read".into(), 1, id), ("a".into(), "write".into(), 1, id)]);
+    thread::sleep(Duration::from_millis(1_800));
+    assert_eq!(holders(&mut watch, "lock").len(), 2, "both renewed");
+    assert_eq!(unlock(&mut con, "lock a WRITE"), 0);
+    assert_eq!(holders(&mut watch, "lock"), [("a".into(), "read".into(), 1, id)]);
+    ok(&mut con, "UPGRADE lock a 900 SESSION");
+    close(con, &mut watch);
+    wait_until("both are given back", || int(run(&mut watch, "DBSIZE")) == 0);
+
+    // A plain upgrade of a bound read hold: the write hold is not bound.
+    let mut con = server.connection();
+    ok(&mut con, &format!("RLOCK lock a {HOUR} SESSION"));
+    ok(&mut con, &format!("UPGRADE lock a {HOUR}"));
+    close(con, &mut watch);
+    wait_until("the read hold is given back", || {
+        holders(&mut watch, "lock") == [("a".into(), "write".into(), 1, 0)]
+    });
+    // A plain read hold that stays when a bound write hold goes.
+    let mut con = server.connection();
+    ok(&mut watch, &format!("RLOCK lock a {TWO}"));
+    ok(&mut con, &format!("WLOCK lock a {HOUR} SESSION"));
+    assert_eq!(unlock(&mut watch, "lock a WRITE"), 0);
+    close(con, &mut watch);
+    wait_until("the bound one is given back", || {
+        holders(&mut watch, "lock") == [("a".into(), "read".into(), 1, 0)]
+    });
+}
+
+#[test]
+fn a_waiter_is_bound_to_its_own_connection() {
+    let server = Server::builder().start();
+    let mut watch = server.connection();
+    for line in ["WLOCK lock b 900 BLOCK 0 SESSION", "RLOCK lock b 900 SESSION BLOCK 0"] {
+        ok(&mut watch, "WLOCK lock a 60000");
+        let mut waiter = Pending::waits(&server, line);
+        assert_eq!(unlock(&mut watch, "lock a"), 1);
+        waiter.is_granted();
+        let id = waiter.id();
+        assert_eq!(holders(&mut watch, "lock")[0].3, id);
+        thread::sleep(Duration::from_millis(1_800));
+        assert_eq!(holders(&mut watch, "lock")[0].3, id, "renewed");
+        close(waiter.connection(), &mut watch);
+        wait_until("it is free", || int(run(&mut watch, "DBSIZE")) == 0);
+    }
+    // UPGRADE as well.
+    ok(&mut watch, "RLOCK lock a 60000");
+    ok(&mut watch, "RLOCK lock b 60000");
+    let mut waiter = Pending::waits(&server, "UPGRADE lock b 900 BLOCK 0 SESSION");
+    assert_eq!(unlock(&mut watch, "lock a"), 0);
+    waiter.is_granted();
+    thread::sleep(Duration::from_millis(1_800));
+    close(waiter.connection(), &mut watch);
+    wait_until("the write hold is given back", || {
+        holders(&mut watch, "lock") == [("b".into(), "read".into(), 1, 0)]
+    });
+}
+
+#[test]
+fn a_binding_ends_with_its_hold_and_touches_no_later_one() {
+    let server = Server::builder().start();
+    let mut watch = server.connection();
+    for command in ["RLOCK", "WLOCK"] {
+        for end in [
+            "DEL lock",
+            "UNLINK lock",
+            "FLUSHALL",
+            "FLUSHDB",
+            "RENAME lock elsewhere",
+            "RWLOCK.FORCEUNLOCK lock",
+            "RWLOCK.UNLOCK lock a",
+            "RWLOCK.UNLOCK lock a ALL",
+            "lapse",
+        ] {
+            let mut con = server.connection();
+            ok(&mut con, &format!("{command} lock a {TWO} SESSION"));
+            if end == "lapse" {
+                let timeout = "{lock}:a:rwlock_timeout:1";
+                int(run(&mut watch, &format!("PEXPIRE {timeout} 1")));
+                int(run(&mut watch, "PEXPIRE lock 1"));
+                wait_until("it lapses", || int(run(&mut watch, "DBSIZE")) == 0);
+            } else {
+                run(&mut watch, end).expect(end);
+            }
+            ok(&mut watch, &format!("{command} lock a {HOUR}"));
+            let after = |con: &mut Connection| {
+                let ttl = int(inspect(con, "lock", "ttl"));
+                let [(_, _, holds, session)] = holders(con, "lock")[..] else {
+                    panic!("{command}, {end}: no single holder")
+                };
+                (holds, session, (ttl + 1_800_000) / 3_600_000)
+            };
+            assert_eq!(after(&mut watch), (1, 0, 1), "{command}, {end}");
+            close(con, &mut watch);
+            assert_eq!(after(&mut watch), (1, 0, 1), "{command}, {end}, closed");
+            call!(watch, "FLUSHALL").expect("start again");
+        }
+    }
+}
+
+#[test]
+fn a_swap_of_databases_ends_bindings_or_keeps_them_true() {
+    let server = Server::builder().start();
+    let mut watch = server.connection();
+    let mut con = server.connection();
+    ok(&mut con, &format!("WLOCK lock a {HOUR} SESSION"));
+    call!(watch, "SWAPDB", 0, 1).expect("swap");
+    ok(&mut watch, &format!("WLOCK lock a {TWO}"));
+    close(con, &mut watch);
+    assert_eq!(holders(&mut watch, "lock"), [("a".into(), "write".into(), 1, 0)]);
+}
+
+#[test]
+fn each_database_has_its_own_sessions() {
+    let server = Server::builder().start();
+    let mut watch = server.connection();
+    let mut con = server.connection();
+    for db in ["0", "3"] {
+        assert_ok(call!(con, "SELECT", db));
+        ok(&mut con, "WLOCK lock a 900 SESSION");
+    }
+    // Where it is now makes no difference.
+    assert_ok(call!(con, "SELECT", 7));
+    thread::sleep(Duration::from_millis(1_800));
+    for db in ["0", "3"] {
+        assert_ok(call!(watch, "SELECT", db));
+        assert_eq!(holders(&mut watch, "lock").len(), 1, "{db}");
+    }
+    drop(con);
+    for db in ["0", "3"] {
+        assert_ok(call!(watch, "SELECT", db));
+        wait_until("it is free", || int(run(&mut watch, "DBSIZE")) == 0);
+    }
+}
+
+#[test]
+fn session_needs_a_client_and_takes_a_transaction() {
+    let server = Server::builder().start();
+    let mut con = server.connection();
+    let script = "return redis.call('RWLOCK.WLOCK', KEYS[1], 'a', 60000, 'SESSION')";
+    assert_error(call!(con, "EVAL", script, 1, "lock"), "ERR");
+    let library = "#!lua name=l\n redis.register_function('take', function(keys) return \
+                   redis.call('RWLOCK.RLOCK', keys[1], 'a', 60000, 'SESSION') end)";
+    call!(con, "FUNCTION", "LOAD", library).expect("a function");
+    assert_error(call!(con, "FCALL", "take", 1, "lock"), "ERR");
+    assert_eq!(int(run(&mut con, "DBSIZE")), 0);
+
+    assert_ok(run(&mut con, "MULTI"));
+    assert_eq!(text(run(&mut con, "RWLOCK.WLOCK lock a 900 SESSION BLOCK 0")), "QUEUED");
+    assert_eq!(list(run(&mut con, "EXEC")), [Value::Okay]);
+    let mut watch = server.connection();
+    let id = client_id(&mut con);
+    thread::sleep(Duration::from_millis(1_800));
+    assert_eq!(holders(&mut watch, "lock"), [("a".into(), "write".into(), 1, id)]);
+    drop(con);
+    wait_until("it is free", || int(run(&mut watch, "DBSIZE")) == 0);
+}
+
+#[test]
+fn a_stall_longer_than_the_lease_ends_session_holds() {
+    let server = Server::builder().start();
+    let mut con = server.connection();
+    ok(&mut con, "WLOCK lock a 400 SESSION");
+    ok(&mut con, "RLOCK read a 400 SESSION");
+    ok(&mut con, "WLOCK long a 60000 SESSION");
+    let mut waiter = Pending::waits(&server, "WLOCK lock b 60000 BLOCK 0");
+    server.signal(libc::SIGSTOP);
+    thread::sleep(Duration::from_millis(900));
+    server.signal(libc::SIGCONT);
+    waiter.is_granted();
+    let mut watch = server.connection();
+    assert_eq!(holders(&mut watch, "lock"), [("b".into(), "write".into(), 1, 0)]);
+    assert_eq!(holders(&mut watch, "read"), []);
+    assert_eq!(holders(&mut watch, "long").len(), 1);
+    // The connection takes them anew.
+    assert_error(run(&mut con, "RWLOCK.UNLOCK read a"), "NOTHELD");
+    ok(&mut con, "RLOCK read a 400 SESSION");
+    drop(con);
+    wait_until("two locks are free", || int(run(&mut watch, "DBSIZE")) == 1);
+}
