@@ -84,7 +84,10 @@ fn a_promoted_replica_ends_leases_on_time() {
         granted
     });
     assert!(refused_until <= end, "refused at {refused_until}, after {end}");
-    assert!(clock(&mut con) > end, "granted to b before the end of a's lease");
+    // Not before its last ms: Redis 8.0 was seen to end a key in the very ms of
+    // its expiry right after a promotion.
+    let after = clock(&mut con);
+    assert!(after >= end, "granted to b at {after}, before the end of a's lease at {end}");
     // Both had a lease of 500 ms; that of the read hold began a little later.
     wait_until("the lease of the read hold is over", || {
         list(inspect(&mut con, "read", "holders")).len() == 1
