@@ -118,7 +118,7 @@ unsafe extern "C" fn entry<C: Run>(
     argc: c_int,
 ) -> c_int {
     // SAFETY: the server calls us on its main thread with its context.
-    let Some(ctx) = (unsafe { Ctx::new(ctx) }) else {
+    let Some(ctx) = (unsafe { Ctx::new(ctx) }).map(Ctx::of_command) else {
         return raw::REDISMODULE_ERR as c_int;
     };
     let reply = guard::guarded(|| {

@@ -11,6 +11,8 @@ use std::ptr::{null_mut, NonNull};
 #[derive(Clone, Copy)]
 pub struct Ctx<'a> {
     raw: NonNull<raw::RedisModuleCtx>,
+    /// Whether the callback is a command's.
+    command: bool,
     callback: PhantomData<&'a ()>,
 }
 
@@ -31,7 +33,12 @@ impl<'a> Ctx<'a> {
     /// `ctx` is the context of a callback that runs for all of `'a`, on the
     /// server's main thread.
     pub(super) unsafe fn new(ctx: *mut raw::RedisModuleCtx) -> Option<Ctx<'a>> {
-        NonNull::new(ctx).map(|raw| Ctx { raw, callback: PhantomData })
+        NonNull::new(ctx).map(|raw| Ctx { raw, command: false, callback: PhantomData })
+    }
+
+    /// The same context, of a callback that is a command's.
+    pub(super) fn of_command(self) -> Ctx<'a> {
+        Ctx { command: true, ..self }
     }
 
     /// The same context as `redis-module` knows it, where a module is loaded.
@@ -163,6 +170,13 @@ impl<'a> Ctx<'a> {
         flags & raw::REDISMODULE_CTX_FLAGS_CLUSTER as c_int != 0
     }
 
+    /// Whether the server keeps an AOF, or begins to.
+    pub fn has_aof(self) -> bool {
+        // SAFETY: a valid context.
+        let flags = unsafe { api!(RedisModule_GetContextFlags)(self.raw()) };
+        flags & raw::REDISMODULE_CTX_FLAGS_AOF as c_int != 0
+    }
+
     /// A line in the server's log, level `warning`.
     pub fn warn(self, line: &str) {
         redis_module::logging::log_warning(line);
@@ -226,6 +240,18 @@ impl<'a> Ctx<'a> {
         if status != raw::REDISMODULE_OK as c_int {
             self.warn(&format!("rwlock: bug: cannot propagate {command:?}"));
         }
+    }
+
+    /// Has the server count a change that nobody shall hear of: for its save
+    /// points. Only while there are no replicas, no backlog and no AOF: else
+    /// they would get the command that runs, as it was called. False outside of
+    /// a command, which has none.
+    pub fn count_change(self) -> bool {
+        if self.command {
+            // SAFETY: a valid context of a command.
+            unsafe { api!(RedisModule_ReplicateVerbatim)(self.raw()) };
+        }
+        self.command
     }
 
     /// Publishes to the subscribers of a channel; in a cluster to those of

@@ -16,8 +16,12 @@ pub enum Event {
     /// It forked, to write a file or for a replica's full synchronisation, or
     /// the child ended.
     ForkChild,
+    /// Settings of it were changed.
+    Configured,
     /// It loaded a file, or stopped to.
     Loading,
+    /// Its regular work, some ten times a second.
+    Tick,
     /// A database was flushed.
     Flush,
     /// Two databases were swapped.
@@ -36,8 +40,10 @@ pub enum Happened {
     },
     /// It is done with loading, or gave up.
     Loaded,
-    /// Something of which no more is told.
-    Other,
+    /// It may have more or fewer replicas, or an AOF that it had not.
+    AudienceChanged,
+    /// A fraction of a second went by.
+    Tick,
     /// A database is empty now; None: all.
     Flushed(Option<i32>),
     /// The content of these two has changed places.
@@ -52,7 +58,9 @@ impl Event {
             Event::RoleChanged => raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED,
             Event::ReplicaChanged => raw::REDISMODULE_EVENT_REPLICA_CHANGE,
             Event::ForkChild => raw::REDISMODULE_EVENT_FORK_CHILD,
+            Event::Configured => raw::REDISMODULE_EVENT_CONFIG,
             Event::Loading => raw::REDISMODULE_EVENT_LOADING,
+            Event::Tick => raw::REDISMODULE_EVENT_CRON_LOOP,
             Event::Flush => raw::REDISMODULE_EVENT_FLUSHDB,
             Event::SwapDb => raw::REDISMODULE_EVENT_SWAPDB,
             Event::ClientChange => raw::REDISMODULE_EVENT_CLIENT_CHANGE,
@@ -74,7 +82,8 @@ pub trait OnKeyEvent {
 }
 
 impl Ctx<'_> {
-    /// Has `H` called whenever this happens. False when the server cannot.
+    /// Has `H` called whenever this happens, instead of any that was before:
+    /// the server knows one for each event. False when it cannot.
     pub fn subscribe<H: OnEvent>(self, event: Event) -> bool {
         // SAFETY: a valid context and a callback that lives as long as the module.
         let status = unsafe {
@@ -160,7 +169,8 @@ unsafe fn decode(event: u64, subevent: u64, data: *mut c_void) -> Option<Happene
             }
             _ => None,
         },
-        _ => Some(Happened::Other),
+        raw::REDISMODULE_EVENT_CRON_LOOP => Some(Happened::Tick),
+        _ => Some(Happened::AudienceChanged),
     }
 }
 

@@ -3,9 +3,9 @@
 //! happens enters the engine through [`run`].
 
 mod arguments;
+mod audience;
 mod blocked;
 mod events;
-mod replicas;
 mod version;
 
 pub use arguments::settings;
@@ -54,7 +54,6 @@ pub fn start(ctx: Ctx<'_>, settings: Settings) -> Result<(), String> {
     server.engine.start_sweep();
     server.arm(ctx);
     *lock(&SERVER) = Some(server);
-    replicas::follow(ctx);
     events::follow(ctx)
 }
 

@@ -1,12 +1,13 @@
 //! Changing a lock: from what the keys say to what it shall be, in as few
 //! writes and propagated commands as it takes.
 
+use super::audience::is_heard;
 use super::fields::{Fields, Word};
 use super::holds::{Field, Stored, Whose};
 use super::lock::{Seen, Stale};
 use super::names::write_field;
 use super::numbering::{live_ends, renumber, Slot, Step, Steps};
-use super::{Error, Owner, Store, WORDS};
+use super::{Error, Owner, Store, NAMES, WORDS};
 use crate::core::{announcement, Announcement, End, Lock, Mode};
 use crate::ffi::{Access, Propagate, Str, Text};
 use smallvec::SmallVec;
@@ -76,7 +77,7 @@ impl Store<'_> {
         let (steps, _) = renumber(&seen.own.slots, &[])?;
         let timeouts: SmallVec<[Text; 2]> = steps
             .iter()
-            .map(|step| Text::new(&self.name.timeout(owner.bytes(), step.number())))
+            .map(|step| NAMES.text(&self.name.timeout(owner.bytes(), step.number())))
             .collect();
         self.delete_hash();
         self.delete(Some(self.key), timeouts.iter());
@@ -100,7 +101,7 @@ impl Store<'_> {
         if only.is_some() && only != mode {
             return Ok(false);
         }
-        let reservation = self.reservation()?.map(|_| Text::new(&self.name.reservation()));
+        let reservation = self.reservation()?.map(|_| NAMES.text(&self.name.reservation()));
         if mode.is_none() && reservation.is_none() {
             return Ok(false);
         }
@@ -108,7 +109,7 @@ impl Store<'_> {
         for Field { owner, stored } in found.iter().flat_map(|(_, fields)| fields) {
             if let Stored::Reads(slots) = stored {
                 let live = (1..).zip(slots).filter(|(_, slot)| matches!(slot, Slot::Live(_)));
-                timeouts.extend(live.map(|(n, _)| Text::new(&self.name.timeout(owner, n))));
+                timeouts.extend(live.map(|(n, _)| NAMES.text(&self.name.timeout(owner, n))));
             }
         }
         if mode.is_some() {
@@ -133,7 +134,7 @@ impl Store<'_> {
         for step in steps {
             match *step {
                 Step::Set(number, _) if number > slots.len() as u64 => {
-                    let name = Text::new(&self.name.timeout(owner.bytes(), number));
+                    let name = NAMES.text(&self.name.timeout(owner.bytes(), number));
                     if let Some(key) = self.ctx.open(&name, Access::Write) {
                         if let Whose::Other(lock) = self.whose(&key)? {
                             return Err(Error::Clash(lock));
@@ -154,12 +155,12 @@ impl Store<'_> {
         let Some(hash) = &self.hash else {
             return;
         };
-        fields.write(self.ctx, self.key, hash);
+        fields.write(self, hash);
         match end {
             _ if same_end => {}
             End::At(at) => {
                 hash.set_expiry(Some(at));
-                self.propagate(c"PEXPIREAT", &[self.key, &Text::number(at)]);
+                self.propagate_expiry(self.key, at);
             }
             End::Never if before.is_some() => {
                 hash.set_expiry(None);
@@ -172,13 +173,13 @@ impl Store<'_> {
 
     fn write_timeouts(&self, owner: &[u8], steps: &[Step]) {
         for step in steps {
-            let name = Text::new(&self.name.timeout(owner, step.number()));
+            let name = NAMES.text(&self.name.timeout(owner, step.number()));
             match *step {
                 Step::Set(_, end) => self.set(&name, self.key, end),
                 Step::Expire(_, End::At(at)) => {
                     if let Some(key) = self.ctx.open(&name, Access::Write) {
                         key.set_expiry(Some(at));
-                        self.propagate(c"PEXPIREAT", &[&name, &Text::number(at)]);
+                        self.propagate_expiry(&name, at);
                         self.ctx.signal_modified(&name);
                     }
                 }
@@ -198,7 +199,10 @@ impl Store<'_> {
         match end {
             End::At(at) => {
                 key.set_expiry(Some(at));
-                self.propagate(c"SET", &[name, value, &WORDS.pxat, &Text::number(at)]);
+                if is_heard(self.ctx) {
+                    let args = [name, value, &WORDS.pxat, &Text::number(at)];
+                    self.ctx.replicate(c"SET", Propagate::Everywhere, &args);
+                }
             }
             End::Never => self.propagate(c"SET", &[name, value]),
         }
@@ -228,9 +232,5 @@ impl Store<'_> {
             all.push(name);
         }
         self.propagate(c"DEL", &all);
-    }
-
-    fn propagate(&self, command: &std::ffi::CStr, args: &[&Str]) {
-        self.ctx.replicate(command, Propagate::Everywhere, args);
     }
 }

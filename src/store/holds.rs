@@ -2,9 +2,9 @@
 
 use super::names::{field_name, FieldName};
 use super::numbering::{live_ends, Slot, Slots};
-use super::{Error, Store};
+use super::{Error, Store, NAMES};
 use crate::core::{End, Ends, Mode, MAX_READS};
-use crate::ffi::{Key, Kind, Text};
+use crate::ffi::{Key, Kind};
 
 /// One field of a lock's hash.
 pub struct Entry {
@@ -114,7 +114,7 @@ impl Store<'_> {
     }
 
     fn slot(&self, owner: &[u8], number: u64) -> Result<Slot, Error> {
-        let name = Text::new(&self.name.timeout(owner, number));
+        let name = NAMES.text(&self.name.timeout(owner, number));
         let Some(key) = self.ctx.open(&name, self.access) else {
             return Ok(Slot::Lapsed);
         };

@@ -3,7 +3,7 @@
 use super::holds::{count, Excess, Field, Stored};
 use super::names::{field_name, write_field, FieldName};
 use super::numbering::{free_numbers, live_ends, number_after, number_of, rank_of, Slot, Slots};
-use super::{is_cluster, Entry, Error, Held, LockName, Owner, WORDS};
+use super::{is_cluster, Entry, Error, Held, LockName, Owner, NAMES, WORDS};
 use crate::core::{End, Ends, Holds, Lock, Millis, Mode, Others};
 use crate::ffi::{Access, Ctx, Key, Kind, Str, Text};
 use std::cell::Cell;
@@ -162,7 +162,7 @@ impl<'c> Store<'c> {
         let Some(hash) = self.hash()? else {
             return Ok(false);
         };
-        let writes = || hash.hash_get(&Text::new(&write_field(owner))).is_some();
+        let writes = || hash.hash_get(&NAMES.text(&write_field(owner))).is_some();
         Ok(!self.read_ends(owner)?.is_empty() || mode_of(hash)? == Mode::Write && writes())
     }
 

@@ -1,18 +1,8 @@
 //! Announcing what ended (SPEC section 5).
 
-use super::{is_cluster, Store, WORDS};
+use super::{audience, is_cluster, Audience, Store, NAMES, WORDS};
 use crate::core::Announcement;
-use crate::ffi::{Propagate, Str, Text};
-use std::sync::atomic::{AtomicBool, Ordering};
-
-/// Whether there may be replicas.
-static REPLICAS: AtomicBool = AtomicBool::new(true);
-
-/// Says whether announcements are handed on to replicas.
-pub fn announce_to_replicas(there_are: bool) {
-    REPLICAS.store(there_are, Ordering::Relaxed);
-}
-
+use crate::ffi::{Propagate, Str};
 impl Store<'_> {
     /// Publishes on the lock's channel, as Redisson's scripts do: by sharded
     /// publish in a cluster; outside one also to the subscribers on replicas,
@@ -23,12 +13,12 @@ impl Store<'_> {
             Some(Announcement::WriteEnded) => &WORDS.one,
             None => return,
         };
-        let channel = Text::new(&self.name.channel());
+        let channel = NAMES.text(&self.name.channel());
         if is_cluster() {
             self.ctx.publish_to_shard(&channel, message);
         } else {
             self.ctx.publish(&channel, message);
-            if REPLICAS.load(Ordering::Relaxed) {
+            if audience() == Audience::Replicas {
                 self.ctx.replicate(c"PUBLISH", Propagate::ReplicasOnly, &[&channel, message]);
             }
         }

@@ -2,9 +2,9 @@
 
 use super::holds::count;
 use super::names::check_owner;
-use super::{Error, Store};
+use super::{Error, Store, NAMES};
 use crate::core::End;
-use crate::ffi::{Key, Kind, Str, Text};
+use crate::ffi::{Access, Key, Kind, Str};
 
 /// A reservation that stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,12 +30,12 @@ impl Store<'_> {
 
     /// Leaves or refreshes an owner's reservation.
     pub fn reserve(&self, owner: &Str, end: End) {
-        self.set(&Text::new(&self.name.reservation()), owner, end);
+        self.set(&NAMES.text(&self.name.reservation()), owner, end);
     }
 
     /// Takes the reservation away.
     pub fn consume_reservation(&self) {
-        self.delete(None, [&Text::new(&self.name.reservation())]);
+        self.delete(None, [&NAMES.text(&self.name.reservation())]);
     }
 
     /// The last fencing token, or 0.
@@ -49,7 +49,7 @@ impl Store<'_> {
 
     /// A key that is a string or not there.
     fn string_key(&self, name: &[u8], wrong: &Error) -> Result<Option<Key<'_>>, Error> {
-        let Some(key) = self.ctx.open(&Text::new(name), self.access) else {
+        let Some(key) = self.ctx.open(&NAMES.text(name), Access::Read) else {
             return Ok(None);
         };
         match key.kind() {
