@@ -9,10 +9,13 @@ use super::names::write_field;
 use super::numbering::{live_ends, renumber, Slot, Step, Steps};
 use super::{Error, Owner, Store, NAMES, WORDS};
 use crate::core::{announcement, Announcement, End, Lock, Mode};
-use crate::ffi::{Access, Propagate, Str, Text};
+use crate::ffi::{Access, Key, Propagate, Str, Text};
 use smallvec::SmallVec;
 
-impl Store<'_> {
+/// Timeout keys that are open for writing, by number.
+type Opened<'c> = SmallVec<[(u64, Text, Key<'c>); 1]>;
+
+impl<'c> Store<'c> {
     /// Makes the lock that was `seen` into `after`, as the owner who looked
     /// sees it, and removes the lapsed holds that the look met. Announces what
     /// ended. On an error nothing has changed.
@@ -60,13 +63,13 @@ impl Store<'_> {
                 Stored::Writes(count) => fields.count(|| made(&write_field(owner)), 0, *count),
             }
         }
-        self.check_new_timeouts(&seen.own.slots, owner, &steps)?;
+        let opened = self.open_new_timeouts(&seen.own.slots, owner, &steps)?;
 
         prepare(self);
         self.write_hash(seen.hash, &fields, after.end);
-        self.write_timeouts(owner.bytes(), &steps);
+        self.write_timeouts(owner.bytes(), &steps, opened);
         for (owner, steps) in mended {
-            self.write_timeouts(owner, &steps);
+            self.write_timeouts(owner, &steps, Opened::new());
         }
         Ok(())
     }
@@ -124,27 +127,29 @@ impl Store<'_> {
         Ok(true)
     }
 
-    /// Looks whether the timeout keys of new holds are ours to write.
-    fn check_new_timeouts(
+    /// Opens the timeout keys of new holds, if they are ours to write.
+    fn open_new_timeouts(
         &self,
         slots: &[Slot],
         owner: &Owner<'_>,
         steps: &[Step],
-    ) -> Result<(), Error> {
+    ) -> Result<Opened<'c>, Error> {
+        let mut opened = Opened::new();
         for step in steps {
             match *step {
                 Step::Set(number, _) if number > slots.len() as u64 => {
                     let name = NAMES.text(&self.name.timeout(owner.bytes(), number));
-                    if let Some(key) = self.ctx.open(&name, Access::Write) {
+                    if let Some(key) = self.open_derived(&name, Access::Write) {
                         if let Whose::Other(lock) = self.whose(&key)? {
                             return Err(Error::Clash(lock));
                         }
+                        opened.push((number, name, key));
                     }
                 }
                 _ => {}
             }
         }
-        Ok(())
+        Ok(opened)
     }
 
     fn write_hash(&self, before: Option<Stale>, fields: &Fields<'_>, end: End) {
@@ -171,13 +176,20 @@ impl Store<'_> {
         self.ctx.signal_modified(self.key);
     }
 
-    fn write_timeouts(&self, owner: &[u8], steps: &[Step]) {
+    fn write_timeouts(&self, owner: &[u8], steps: &[Step], mut opened: Opened<'c>) {
         for step in steps {
+            if let Some(at) = opened.iter().position(|(number, ..)| *number == step.number()) {
+                if let Step::Set(_, end) = *step {
+                    let (_, name, key) = opened.swap_remove(at);
+                    self.set_opened(&name, key, self.key, end);
+                    continue;
+                }
+            }
             let name = NAMES.text(&self.name.timeout(owner, step.number()));
             match *step {
                 Step::Set(_, end) => self.set(&name, self.key, end),
                 Step::Expire(_, End::At(at)) => {
-                    if let Some(key) = self.ctx.open(&name, Access::Write) {
+                    if let Some(key) = self.open_derived(&name, Access::Write) {
                         key.set_expiry(Some(at));
                         self.propagate_expiry(&name, at);
                         self.ctx.signal_modified(&name);
@@ -192,9 +204,12 @@ impl Store<'_> {
 
     /// Writes a string key.
     pub(super) fn set(&self, name: &Str, value: &Str, end: End) {
-        let Some(mut key) = self.ctx.open(name, Access::Write) else {
-            return;
-        };
+        if let Some(key) = self.open_derived(name, Access::Write) {
+            self.set_opened(name, key, value, end);
+        }
+    }
+
+    fn set_opened(&self, name: &Str, mut key: Key<'_>, value: &Str, end: End) {
         key.string_set(value);
         match end {
             End::At(at) => {
@@ -225,7 +240,7 @@ impl Store<'_> {
     ) {
         let mut all: SmallVec<[&Str; 4]> = done.into_iter().collect();
         for name in names {
-            if let Some(mut key) = self.ctx.open(name, Access::Write) {
+            if let Some(mut key) = self.open_derived(name, Access::Write) {
                 key.delete();
                 self.ctx.signal_modified(name);
             }

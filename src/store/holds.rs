@@ -77,13 +77,13 @@ pub(super) fn count(text: &[u8]) -> Result<u64, Error> {
         .ok_or(Error::WrongType("a field of the hash is no count of holds"))
 }
 
-impl Store<'_> {
+impl<'c> Store<'c> {
     /// Every field of the lock's hash but the mode.
     pub(super) fn fields<'s>(
         &'s self,
         hash: &'s Key<'_>,
         excess: Excess,
-    ) -> impl Iterator<Item = Result<Field, Error>> + 's {
+    ) -> impl Iterator<Item = Result<Field, Error>> + use<'s, 'c> {
         hash.fields().filter_map(move |(field, value)| {
             let (owner, is_write) = match field_name(&field) {
                 FieldName::Mode => return None,
@@ -115,7 +115,7 @@ impl Store<'_> {
 
     fn slot(&self, owner: &[u8], number: u64) -> Result<Slot, Error> {
         let name = NAMES.text(&self.name.timeout(owner, number));
-        let Some(key) = self.ctx.open(&name, self.access) else {
+        let Some(key) = self.open_derived(&name, self.access) else {
             return Ok(Slot::Lapsed);
         };
         Ok(match self.whose(&key)? {
@@ -125,6 +125,7 @@ impl Store<'_> {
                 if end.is_past(self.now) {
                     Slot::Lapsed
                 } else {
+                    self.kept.replace(Some((name, key)));
                     Slot::Live(end)
                 }
             }

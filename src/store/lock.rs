@@ -6,7 +6,7 @@ use super::numbering::{free_numbers, live_ends, number_after, number_of, rank_of
 use super::{is_cluster, Entry, Error, Held, LockName, Owner, NAMES, WORDS};
 use crate::core::{End, Ends, Holds, Lock, Millis, Mode, Others};
 use crate::ffi::{Access, Ctx, Key, Kind, Str, Text};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
 /// The keys of one lock, for the length of one command.
 pub struct Store<'c> {
@@ -19,6 +19,9 @@ pub struct Store<'c> {
     pub(super) hash: Option<Key<'c>>,
     /// How many timeout keys were looked at.
     pub(super) looked: Cell<u64>,
+    /// The timeout key of the live hold that was looked at last, still open:
+    /// it is often the one to be changed.
+    pub(super) kept: RefCell<Option<(Text, Key<'c>)>>,
 }
 
 /// How much to find out about the holds of others.
@@ -129,7 +132,17 @@ impl<'c> Store<'c> {
             now: ctx.now(),
             hash: ctx.open(key, access),
             looked: Cell::new(0),
+            kept: RefCell::new(None),
         })
+    }
+
+    /// Opens a derived key. Of each there is only one open at a time: one that
+    /// was changed through another would point to what is gone.
+    pub(super) fn open_derived(&self, name: &Str, access: Access) -> Option<Key<'c>> {
+        match self.kept.take() {
+            Some((kept, key)) if kept.bytes() == name.bytes() => Some(key),
+            _ => self.ctx.open(name, access),
+        }
     }
 
     /// The lock's name.

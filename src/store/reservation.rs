@@ -49,7 +49,7 @@ impl Store<'_> {
 
     /// A key that is a string or not there.
     fn string_key(&self, name: &[u8], wrong: &Error) -> Result<Option<Key<'_>>, Error> {
-        let Some(key) = self.ctx.open(&NAMES.text(name), Access::Read) else {
+        let Some(key) = self.open_derived(&NAMES.text(name), Access::Read) else {
             return Ok(None);
         };
         match key.kind() {
