@@ -91,7 +91,7 @@ impl Engine {
             Taken::Refused { lock, refusal, reserved } => (lock, refusal, reserved),
         };
         if ask.block.is_some() && ctx.situation().may_block {
-            let waiting = Waiting { terms, since: store.now(), until };
+            let waiting = Waiting { terms, since: store.now(), until, refusal, reserved };
             return self.wait(scene, &mut store, &owner, &lock, waiting);
         }
         let others = reserved.as_ref().is_some_and(|by| by.owner != owner.bytes());

@@ -16,7 +16,9 @@ impl Engine {
         store: &Store<'_>,
         owner: &OwnerId,
     ) -> Option<Circle> {
-        if !self.settings.deadlock_detection || !self.waits_of.contains_key(owner) {
+        // One owner alone waits for nobody who waits.
+        let nobody = self.waits_of.len() < 2 || !self.waits_of.contains_key(owner);
+        if !self.settings.deadlock_detection || nobody {
             return None;
         }
         let circle = find_cycle(owner, |of| self.blockers(scene, store, of));

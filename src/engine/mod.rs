@@ -31,9 +31,10 @@ use crate::core::{End, Millis, OwnerId, Policy, WaiterId};
 use crate::ffi::Ctx;
 use crate::store::Store;
 use alarms::Alarms;
+use hashbrown::{HashMap, HashSet};
 use memory::Memory;
 use sessions::{BindingId, Sessions};
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use wait::Waiter;
 
 /// What an operator can set.

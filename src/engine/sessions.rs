@@ -5,7 +5,8 @@
 
 use super::memory::LockId;
 use crate::core::{Kind, Millis, OwnerId};
-use std::collections::{BTreeSet, HashMap};
+use hashbrown::HashMap;
+use std::collections::BTreeSet;
 
 /// Names a binding.
 pub type BindingId = u64;

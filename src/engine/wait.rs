@@ -7,7 +7,7 @@ use super::sessions::Grant;
 use super::{Engine, Error, Scene};
 use crate::core::{End, Lock, Millis, Mode, OwnerId, Refusal, WaiterId, Want};
 use crate::ffi::{Access, Ctx, Text};
-use crate::store::{Owner, Store, Survey};
+use crate::store::{Owner, Reserved, Store, Survey};
 
 /// A client that waits for a lock.
 #[derive(Clone, Debug)]
@@ -28,6 +28,10 @@ pub(super) struct Waiting {
     pub terms: Terms,
     pub since: Millis,
     pub until: Option<End>,
+    /// Why it has to.
+    pub refusal: Refusal,
+    /// The reservation that stands.
+    pub reserved: Option<Reserved>,
 }
 
 /// What a waiter is told.
@@ -108,7 +112,12 @@ impl Engine {
             }
         }
         // Its turn may have come all the same: it may have a reservation.
-        self.serve(scene, store);
+        if waiting.refusal != Refusal::Held && self.is_next(scene, store, id, lock, &waiting) {
+            self.serve(scene, store);
+        }
+        if let Some(reserved) = waiting.reserved {
+            self.look_by(scene, store, reserved.end);
+        }
         match self.answers.iter().position(|(answered, _)| *answered == id) {
             None => {
                 self.look_by(scene, store, End::At(store.now() + 50));
@@ -122,6 +131,23 @@ impl Engine {
                 }
             }
         }
+    }
+
+    /// Whether a new waiter is the next in its queue.
+    fn is_next(
+        &self,
+        scene: Scene<'_>,
+        store: &Store<'_>,
+        id: WaiterId,
+        lock: &Lock,
+        waiting: &Waiting,
+    ) -> bool {
+        let known = self.memory.get(scene.db, store.key().bytes());
+        let reserved = waiting.reserved.as_ref().map(|reserved| reserved.owner.as_slice());
+        known
+            .and_then(|known| known.queue.as_ref())
+            .and_then(|queue| queue.next(lock.mode(), self.settings.policy, reserved))
+            .is_some_and(|(next, ..)| next == id)
     }
 
     /// Tells a waiter how it ended, and takes it off all books but the queue.

@@ -15,7 +15,7 @@ pub use version::check;
 use crate::core::{Millis, WaiterId};
 use crate::engine::{Answer, Change, Engine, Settings};
 use crate::ffi::{Alarm, Blocked, BlockedId, Ctx, OnAlarm, Reply};
-use std::collections::HashMap;
+use hashbrown::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

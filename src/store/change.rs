@@ -119,6 +119,7 @@ impl<'c> Store<'c> {
             self.delete_hash();
         }
         self.delete(mode.map(|_| self.key), timeouts.iter().chain(&reservation));
+        self.reserved.take();
         // A reservation keeps readers out as a write hold does.
         self.announce(match mode {
             Some(Mode::Read) => Some(Announcement::ReadFreed),

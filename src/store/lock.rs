@@ -3,7 +3,7 @@
 use super::holds::{count, Excess, Field, Stored};
 use super::names::{field_name, write_field, FieldName};
 use super::numbering::{free_numbers, live_ends, number_after, number_of, rank_of, Slot, Slots};
-use super::{is_cluster, Entry, Error, Held, LockName, Owner, NAMES, WORDS};
+use super::{is_cluster, Entry, Error, Held, LockName, Owner, Reserved, NAMES, WORDS};
 use crate::core::{End, Ends, Holds, Lock, Millis, Mode, Others};
 use crate::ffi::{Access, Ctx, Key, Kind, Str, Text};
 use std::cell::{Cell, RefCell};
@@ -22,6 +22,8 @@ pub struct Store<'c> {
     /// The timeout key of the live hold that was looked at last, still open:
     /// it is often the one to be changed.
     pub(super) kept: RefCell<Option<(Text, Key<'c>)>>,
+    /// The reservation that stands, once it was looked for.
+    pub(super) reserved: RefCell<Option<Option<Reserved>>>,
 }
 
 /// How much to find out about the holds of others.
@@ -133,6 +135,7 @@ impl<'c> Store<'c> {
             hash: ctx.open(key, access),
             looked: Cell::new(0),
             kept: RefCell::new(None),
+            reserved: RefCell::new(None),
         })
     }
 

@@ -16,8 +16,17 @@ pub struct Reserved {
 }
 
 impl Store<'_> {
-    /// The reservation that stands, if any.
+    /// The reservation that stands, if any. It is looked for once.
     pub fn reservation(&self) -> Result<Option<Reserved>, Error> {
+        if let Some(known) = &*self.reserved.borrow() {
+            return Ok(known.clone());
+        }
+        let reserved = self.find_reservation()?;
+        self.reserved.replace(Some(reserved.clone()));
+        Ok(reserved)
+    }
+
+    fn find_reservation(&self) -> Result<Option<Reserved>, Error> {
         let wrong = Error::WrongType("the reservation key holds no owner");
         let Some(key) = self.string_key(&self.name.reservation(), &wrong)? else {
             return Ok(None);
@@ -30,11 +39,13 @@ impl Store<'_> {
 
     /// Leaves or refreshes an owner's reservation.
     pub fn reserve(&self, owner: &Str, end: End) {
+        self.reserved.take();
         self.set(&NAMES.text(&self.name.reservation()), owner, end);
     }
 
     /// Takes the reservation away.
     pub fn consume_reservation(&self) {
+        self.reserved.take();
         self.delete(None, [&NAMES.text(&self.name.reservation())]);
     }
 
