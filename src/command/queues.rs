@@ -12,7 +12,7 @@ impl Command for Queues {
     const DOCS: CommandDocs = CommandDocs {
         name: "rwlock.queues",
         summary: "Lists the locks that clients wait for, longest queue first",
-        complexity: "O(N*log(N)) with N the locks that are held or waited for",
+        complexity: "O(N*log(N)) with N the number of waiters",
         since: SINCE,
         flags: "readonly",
         arity: -1,
