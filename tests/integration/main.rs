@@ -18,6 +18,8 @@ mod docs;
 mod downgrade;
 mod every_command;
 mod failover;
+mod fence;
+mod fence_key;
 mod force;
 mod foreign_hashes;
 mod freed_by_others;
