@@ -20,6 +20,8 @@ mod every_command;
 mod failover;
 mod fence;
 mod fence_key;
+mod fence_survives;
+mod fence_waiting;
 mod force;
 mod foreign_hashes;
 mod freed_by_others;
