@@ -20,6 +20,7 @@ mod every_command;
 mod failover;
 mod fence;
 mod fence_key;
+mod fence_storm;
 mod fence_survives;
 mod fence_waiting;
 mod force;
