@@ -120,6 +120,9 @@ impl Engine {
         }
         let (place, known) = self.memory.entry(scene.db, name);
         known.mode = mode;
+        if mode != Some(Mode::Write) {
+            known.set_token(None);
+        }
         if mode != Some(Mode::Read) {
             known.readers = None;
         }

@@ -4,7 +4,7 @@
 //! for each database leads from a name to a place in one list.
 
 use super::readers::Readers;
-use crate::core::{Millis, Mode, Queue};
+use crate::core::{Millis, Mode, Queue, Token};
 use hashbrown::{DefaultHashBuilder, HashTable};
 use std::cell::Cell;
 use std::hash::BuildHasher;
@@ -26,6 +26,7 @@ pub struct Place(u32);
 pub struct Known {
     name: Arc<[u8]>,
     due: Millis,
+    token: Token,
     /// Who waits for it.
     pub queue: Option<Box<Queue>>,
     /// Its readers, when there are many.
@@ -37,6 +38,9 @@ pub struct Known {
 
 /// No alarm is set. A millisecond that will never come, to save room.
 const NEVER: Millis = Millis::MIN;
+
+/// No token was given: the first is 1.
+const NO_TOKEN: Token = 0;
 
 impl Known {
     /// Its id, to be shared.
@@ -52,6 +56,16 @@ impl Known {
     /// Remembers when it rings.
     pub fn set_due(&mut self, due: Option<Millis>) {
         self.due = due.unwrap_or(NEVER);
+    }
+
+    /// The fencing token that its writer was given last, since it began to write.
+    pub fn token(&self) -> Option<Token> {
+        (self.token != NO_TOKEN).then_some(self.token)
+    }
+
+    /// Remembers it.
+    pub fn set_token(&mut self, token: Option<Token>) {
+        self.token = token.unwrap_or(NO_TOKEN);
     }
 }
 
@@ -157,7 +171,15 @@ impl Memory {
 
 impl Known {
     fn new(db: i32, name: &[u8]) -> Known {
-        Known { name: name.into(), due: NEVER, queue: None, readers: None, db, mode: None }
+        Known {
+            name: name.into(),
+            due: NEVER,
+            token: NO_TOKEN,
+            queue: None,
+            readers: None,
+            db,
+            mode: None,
+        }
     }
 }
 
