@@ -34,7 +34,8 @@ impl<'a> Ctx<'a> {
         NonNull::new(ctx).map(|raw| Ctx { raw, callback: PhantomData })
     }
 
-    /// The same context as `redis-module` knows it, where a module is loaded.
+    /// The same context as `redis-module` knows it, where a module is loaded or
+    /// unloaded.
     pub fn of_load(context: &'a redis_module::Context) -> Option<Ctx<'a>> {
         // SAFETY: `redis-module` borrows it to the function that loads us.
         unsafe { Ctx::new(context.ctx) }
