@@ -68,7 +68,8 @@ impl Ctx<'_> {
                 module.eq_ignore_ascii_case(CATEGORY.as_bytes())
                     && name.get(CATEGORY.len()) == Some(&b'.')
             };
-            rules.split(|&byte| byte == b' ').any(rule)
+            // `user <name> <rule> <rule>…`
+            rules.split(|&byte| byte == b' ').skip(2).any(rule)
         };
         applies_anew.is_some() && self.acl_list().iter().any(named)
     }
