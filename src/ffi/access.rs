@@ -62,14 +62,10 @@ impl Ctx<'_> {
         // SAFETY: the pointer is set at load, or stays None.
         let applies_anew = unsafe { raw::RedisModule_SetCommandACLCategories };
         let named = |rules: &Vec<u8>| {
-            let rule = |rule: &[u8]| {
-                let name = rule.strip_prefix(b"+").or(rule.strip_prefix(b"-")).unwrap_or_default();
-                let module = name.get(..CATEGORY.len()).unwrap_or_default();
-                module.eq_ignore_ascii_case(CATEGORY.as_bytes())
-                    && name.get(CATEGORY.len()) == Some(&b'.')
-            };
+            let rules = String::from_utf8_lossy(rules).to_ascii_lowercase();
             // `user <name> <rule> <rule>…`
-            rules.split(|&byte| byte == b' ').skip(2).any(rule)
+            let mut rules = rules.split(' ').skip(2);
+            rules.any(|rule| rule.starts_with("+rwlock.") || rule.starts_with("-rwlock."))
         };
         applies_anew.is_some() && self.acl_list().iter().any(named)
     }
