@@ -38,6 +38,7 @@ mod migration;
 mod names;
 mod observe;
 mod once;
+mod operations;
 mod order;
 mod pauses;
 mod pending;
