@@ -5,7 +5,7 @@ use super::inspect::count_option;
 use super::{run, Args, Command, Error, SINCE};
 use crate::ffi::{CommandDocs, Ctx, KeyUse, Reply};
 
-/// Lists the locks that clients wait for.
+/// Lists the locks that clients wait for, as far as the user may read them.
 pub struct Queues;
 
 impl Command for Queues {
@@ -15,6 +15,7 @@ impl Command for Queues {
         complexity: "O(N*log(N)) with N the number of waiters",
         since: SINCE,
         flags: "readonly",
+        categories: "read slow",
         arity: -1,
         key: KeyUse::None,
         args: &[COUNT],
