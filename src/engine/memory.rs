@@ -1,7 +1,7 @@
 //! What is remembered of each lock.
 
 use super::readers::Readers;
-use crate::core::{Millis, Mode, Queue};
+use crate::core::{Millis, Mode, OwnerId, Queue};
 use hashbrown::{DefaultHashBuilder, HashTable};
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -26,6 +26,8 @@ pub struct Known {
     pub queue: Option<Box<Queue>>,
     /// Its readers, when there are many.
     pub readers: Option<Box<Readers>>,
+    /// The owner whose hold ends last, where announcements name owners.
+    pub last: Option<OwnerId>,
 }
 
 /// What is remembered of all locks, database by database.
@@ -61,8 +63,16 @@ impl Memory {
             due: None,
             queue: None,
             readers: None,
+            last: None,
         };
         entry.or_insert_with(new).into_mut()
+    }
+
+    /// Forgets of all locks whose hold ends last.
+    pub fn forget_last_owners(&mut self) {
+        for known in self.dbs.iter_mut().flat_map(HashTable::iter_mut) {
+            known.last = None;
+        }
     }
 
     /// Forgets a lock.

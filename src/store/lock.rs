@@ -80,6 +80,19 @@ impl Seen {
         self.hash.is_some()
     }
 
+    /// Whether a hold has lapsed that the keys still tell of.
+    pub fn has_lapsed(&self) -> bool {
+        let in_slots = |slots: &[Slot]| slots.contains(&Slot::Lapsed);
+        let in_field = |field: &Field| match &field.stored {
+            Stored::Reads(slots) => in_slots(slots),
+            Stored::Writes(_) => false,
+        };
+        self.hash.is_some()
+            && (self.lock.is_free()
+                || in_slots(&self.own.slots)
+                || self.debris.iter().any(in_field))
+    }
+
     /// The number of the owner's live read hold of this rank.
     pub fn number_of(&self, rank: usize) -> Option<u64> {
         number_of(&self.own.slots, rank)
@@ -143,6 +156,18 @@ impl<'c> Store<'c> {
             Ok(Some(hash)) => hash.field_count(),
             _ => 0,
         }
+    }
+
+    /// Who writes, if anybody does.
+    pub fn writer(&self) -> Result<Option<Vec<u8>>, Error> {
+        let Some(hash) = self.hash()? else {
+            return Ok(None);
+        };
+        let mut fields = hash.fields().filter(|_| mode_of(hash) == Ok(Mode::Write));
+        Ok(fields.find_map(|(field, _)| match field_name(&field) {
+            FieldName::Writes(owner) => Some(owner.to_vec()),
+            FieldName::Mode | FieldName::Reads(_) => None,
+        }))
     }
 
     /// The ends of an owner's live read holds.

@@ -14,11 +14,12 @@ mod publish;
 mod reservation;
 mod slot;
 
+pub use change::Forced;
 pub use holds::{Entry, Held};
 pub use lock::{Seen, Store, Survey};
 pub use names::{locks_of_key, LockName};
 pub use owner::Owner;
-pub use publish::announce_to_replicas;
+pub use publish::{announce_by, announce_to_replicas, Channels, ClusterPublish};
 pub use reservation::Reserved;
 pub use slot::{slot_owner, SlotOwner};
 

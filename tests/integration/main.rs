@@ -53,6 +53,8 @@ mod reserved_queue;
 mod server_refuses;
 mod session_closes;
 mod sessions;
+mod settings;
+mod settings_live;
 mod slots;
 mod thousand;
 mod times;
