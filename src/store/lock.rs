@@ -80,19 +80,6 @@ impl Seen {
         self.hash.is_some()
     }
 
-    /// Whether a hold has lapsed that the keys still tell of.
-    pub fn has_lapsed(&self) -> bool {
-        let in_slots = |slots: &[Slot]| slots.contains(&Slot::Lapsed);
-        let in_field = |field: &Field| match &field.stored {
-            Stored::Reads(slots) => in_slots(slots),
-            Stored::Writes(_) => false,
-        };
-        self.hash.is_some()
-            && (self.lock.is_free()
-                || in_slots(&self.own.slots)
-                || self.debris.iter().any(in_field))
-    }
-
     /// The number of the owner's live read hold of this rank.
     pub fn number_of(&self, rank: usize) -> Option<u64> {
         number_of(&self.own.slots, rank)
@@ -156,18 +143,6 @@ impl<'c> Store<'c> {
             Ok(Some(hash)) => hash.field_count(),
             _ => 0,
         }
-    }
-
-    /// Who writes, if anybody does.
-    pub fn writer(&self) -> Result<Option<Vec<u8>>, Error> {
-        let Some(hash) = self.hash()? else {
-            return Ok(None);
-        };
-        let mut fields = hash.fields().filter(|_| mode_of(hash) == Ok(Mode::Write));
-        Ok(fields.find_map(|(field, _)| match field_name(&field) {
-            FieldName::Writes(owner) => Some(owner.to_vec()),
-            FieldName::Mode | FieldName::Reads(_) => None,
-        }))
     }
 
     /// The ends of an owner's live read holds.
@@ -250,7 +225,7 @@ impl<'c> Store<'c> {
     }
 
     /// The lock's hash, if it is there.
-    fn hash(&self) -> Result<Option<&Key<'c>>, Error> {
+    pub(super) fn hash(&self) -> Result<Option<&Key<'c>>, Error> {
         let Some(key) = &self.hash else {
             return Ok(None);
         };
@@ -428,7 +403,7 @@ fn serves_slot(ctx: Ctx<'_>, name: LockName<'_>) -> bool {
     ctx.can_serve(&probe(1), &probe(2))
 }
 
-fn mode_of(hash: &Key<'_>) -> Result<Mode, Error> {
+pub(super) fn mode_of(hash: &Key<'_>) -> Result<Mode, Error> {
     match hash.hash_get(&WORDS.mode).as_deref().map(Str::bytes) {
         Some(b"read") => Ok(Mode::Read),
         Some(b"write") => Ok(Mode::Write),

@@ -3,6 +3,7 @@
 #![expect(clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
 
 mod acquire;
+mod announced_owners;
 mod announcements;
 mod arguments;
 mod chaos;
@@ -28,6 +29,7 @@ mod harness;
 mod harness_self;
 mod inspect;
 mod introspection;
+mod key_events;
 mod lapses;
 mod leases_end;
 mod leases_outlive;

@@ -1,12 +1,12 @@
 //! Settings that change while locks are held and waited for.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
 use redis::Value;
 
 use crate::crowd::Crowd;
-use crate::harness::{assert_error, int, list, map, wait_until, Server};
+use crate::harness::{assert_error, call, int, list, map, wait_until, Server};
 
 fn set(crowd: &mut Crowd<'_>, settings: &str) {
     assert_eq!(crowd.plain(&format!("CONFIG SET {settings}")), Value::Okay);
@@ -15,11 +15,9 @@ fn set(crowd: &mut Crowd<'_>, settings: &str) {
 #[test]
 fn a_policy_set_under_load_counts_from_the_next_decision_on() {
     let server = Server::builder().module_arguments("policy prefer-readers").start();
-    // Decisions are numbered, and so is the change of the policy.
-    let (changed, passed_after) = (AtomicI64::new(i64::MAX), AtomicUsize::new(0));
     let (done, passed) = (AtomicBool::new(false), AtomicUsize::new(0));
-    let mut joined: Vec<i64> = Vec::new();
-    thread::scope(|scope| {
+    // Decisions are numbered, and so is the change of the policy.
+    let (changed, joined) = thread::scope(|scope| {
         let readers: Vec<_> = (0..4)
             .map(|reader| {
                 let (done, passed, server) = (&done, &passed, &server);
@@ -67,7 +65,7 @@ fn a_policy_set_under_load_counts_from_the_next_decision_on() {
         crowd.plain("INCR decisions");
         let replies = list(crowd.plain("EXEC"));
         assert_eq!(replies[0], Value::Okay);
-        changed.store(int(&replies[1]), Ordering::Relaxed);
+        let changed = int(&replies[1]);
         // The stream goes on, and the writer gets in.
         writer.granted();
         crowd.gives("UNLOCK k w", 1);
@@ -79,15 +77,12 @@ fn a_policy_set_under_load_counts_from_the_next_decision_on() {
             wait_until("readers are back", || crowd.holders("k").contains("read"));
         }
         done.store(true, Ordering::Relaxed);
-        for reader in readers {
-            joined.extend(reader.join().expect("a reader"));
-        }
+        let joined = readers.into_iter().flat_map(|reader| reader.join().expect("a reader"));
+        (changed, joined.collect::<Vec<i64>>())
     });
-    let changed = changed.into_inner();
+    // They passed a writer that waited until the very change, and none after it.
     assert!(joined.iter().any(|decision| *decision < changed));
-    passed_after
-        .store(joined.iter().filter(|decision| **decision > changed).count(), Ordering::Relaxed);
-    assert_eq!(passed_after.into_inner(), 0, "{changed}: {joined:?}");
+    assert!(joined.iter().all(|decision| *decision < changed), "{changed}: {joined:?}");
 }
 
 #[test]
@@ -118,9 +113,6 @@ fn those_who_wait_get_in_at_once_where_a_new_policy_lets_them() {
     for lock in ["k", "m"] {
         crowd.ok(&format!("RLOCK {lock} a 100000"));
     }
-    crowd.plain("SELECT 3");
-    crowd.ok("RLOCK k a 100000");
-    crowd.plain("SELECT 0");
     let mut writers = Vec::new();
     let mut readers = Vec::new();
     for lock in ["k", "m"] {
@@ -128,6 +120,17 @@ fn those_who_wait_get_in_at_once_where_a_new_policy_lets_them() {
         readers.push(crowd.waits(&format!("RLOCK {lock} b 100000 BLOCK 0")));
         readers.push(crowd.waits(&format!("RLOCK {lock} c 100000 BLOCK 0")));
     }
+    // In another database, too.
+    crowd.plain("SELECT 3");
+    crowd.ok("RLOCK k z 100000");
+    for (command, clients) in [("WLOCK", &mut writers), ("RLOCK", &mut readers)] {
+        let mut client = crowd.client();
+        call!(client.con, "SELECT", 3).expect("select");
+        client.send(&format!("{command} k far.{command} 100000 BLOCK 0"));
+        wait_until("it waits", || crowd.waiting("k").contains(&client.id));
+        clients.push(client);
+    }
+    crowd.plain("SELECT 0");
     set(&mut crowd, "rwlock.policy prefer-writers");
     set(&mut crowd, "rwlock.policy fifo");
     assert_eq!(crowd.queue("k"), "w write, b read, c read");
@@ -143,6 +146,10 @@ fn those_who_wait_get_in_at_once_where_a_new_policy_lets_them() {
         crowd.gives(&format!("UNLOCK {lock} b"), 0);
         crowd.gives(&format!("UNLOCK {lock} c"), 1);
     }
+    crowd.plain("SELECT 3");
+    assert_eq!(crowd.holders("k"), "far.RLOCK read, z read");
+    crowd.gives("UNLOCK k z", 0);
+    crowd.gives("UNLOCK k far.RLOCK", 1);
     for mut writer in writers {
         writer.granted();
     }
