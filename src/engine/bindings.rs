@@ -3,6 +3,7 @@
 use super::acquire::Terms;
 use super::alarms::Alarm;
 use super::memory::LockId;
+use super::notices::What;
 use super::sessions::{Binding, BindingId, Bound, Grant};
 use super::{Engine, Error, Scene};
 use crate::core::{self, Kind, Lock, Millis, Which};
@@ -323,6 +324,7 @@ impl Engine {
         }
         let after = core::release(&seen.lock, Which::One(hold.kind), rank)?;
         self.commit(scene, store, &seen, owner, &after)?;
+        self.notice(scene, store, What::Released);
         if hold.kind == Kind::Read {
             let lock = LockId { db: scene.db, name: store.key().bytes().into() };
             self.bindings_close_gap(&lock, owner.bytes(), hold.number);

@@ -5,12 +5,12 @@ use super::lapse::set_due;
 use super::memory::Known;
 use super::sessions::{BindingId, Grant};
 use super::wait::{Answer, Waiter};
-use super::{Engine, Error, Scene};
+use super::{Engine, Error, Scene, Settings};
 use crate::core::{Millis, WaiterId};
 use crate::ffi::{Access, Ctx, Text, Version};
 use crate::store::{self, locks_of_key, Owner, Store};
 
-/// Something that changed keys behind the module's back.
+/// Something that changed behind the engine's back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// A key's lease or life: it got or lost an expiry.
@@ -27,6 +27,8 @@ pub enum Change {
     Everything,
     /// A client is gone.
     Disconnected(u64),
+    /// An operator has set these.
+    Settings(Settings),
 }
 
 impl Engine {
@@ -53,6 +55,7 @@ impl Engine {
                     self.gone.push(id);
                 }
             }
+            Change::Settings(settings) => self.set(settings),
         }
     }
 
@@ -114,6 +117,7 @@ impl Engine {
             self.forget_if_idle(lock.db, &lock.name);
         }
         self.sweeping = None;
+        self.unsearched = false;
         self.gone.clear();
         self.undelivered.clear();
     }
@@ -151,7 +155,18 @@ impl Engine {
         for alarm in later {
             self.put_off(ctx.now() + PUT_OFF, alarm);
         }
+        if may_write && std::mem::take(&mut self.unsearched) {
+            // All who may get in have got in.
+            self.break_all_circles(ctx);
+        }
         self.not_before = if may_write { 0 } else { ctx.now() + PUT_OFF };
+    }
+
+    /// Does what is due now, where the server takes writes.
+    pub(super) fn do_alarms(&mut self, ctx: Ctx<'_>) {
+        while let Some(alarm) = self.alarms.take_due(ctx.now()) {
+            self.do_alarm(ctx, alarm);
+        }
     }
 
     fn do_alarm(&mut self, ctx: Ctx<'_>, alarm: Alarm) {
@@ -279,7 +294,7 @@ impl Engine {
     /// When there is something to do next.
     pub fn next_alarm(&self) -> Option<Millis> {
         let sweep = self.sweeping.as_ref().map(|sweeping| sweeping.due.max(self.not_before));
-        let pressed = !self.gone.is_empty() || !self.undelivered.is_empty();
+        let pressed = !self.gone.is_empty() || !self.undelivered.is_empty() || self.unsearched;
         let pressed = pressed.then_some(self.not_before);
         [self.alarms.first(), sweep, pressed].into_iter().flatten().min()
     }

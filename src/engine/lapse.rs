@@ -2,6 +2,7 @@
 
 use super::alarms::{Alarm, Alarms};
 use super::memory::{Known, Place};
+use super::notices::What;
 use super::{Engine, Error, Scene};
 use crate::core::{Announcement, End, Lock, Millis, Mode};
 use crate::store::{Owner, Seen, Store, Survey};
@@ -27,13 +28,18 @@ impl Engine {
         owner: &Owner<'_>,
         after: &Lock,
     ) -> Result<(), Error> {
-        store.commit(seen, owner, after)?;
+        let last = self.last_owner(scene, store);
+        store.commit(seen, owner, after, last.as_deref())?;
+        if seen.has_lapsed() {
+            self.notice(scene, store, What::Lapsed);
+        }
         self.bindings_follow(scene, store, owner, seen);
         if after.mode() == Some(Mode::Read) {
             self.remember_reader(scene, store, owner.bytes(), &after.own.reads);
         }
         let earliest = after.own.reads.iter().copied().fold(after.end, End::min);
         self.remember(scene, store, after, earliest, Due::NotLater);
+        self.remember_last(scene, store, owner.bytes(), after);
         Ok(())
     }
 
@@ -82,16 +88,22 @@ impl Engine {
             // Somebody may have shortened the hash's expiry below a reader's.
             after.lengthen_to_readers();
         }
-        store.commit(&seen, &owner, &after)?;
+        let last = self.last_owner(scene, store);
+        store.commit(&seen, &owner, &after, last.as_deref())?;
         self.bindings_follow(scene, store, &owner, &seen);
         if !seen.has_hash() {
-            store.announce(before.map(|mode| match mode {
+            let ended = before.map(|mode| match mode {
                 Mode::Read => Announcement::ReadFreed,
                 Mode::Write => Announcement::WriteEnded,
-            }));
+            });
+            store.announce(ended, last.as_deref().unwrap_or_default());
+        }
+        if seen.has_lapsed() || !seen.has_hash() && before.is_some() {
+            self.notice(scene, store, What::Lapsed);
         }
         self.remember(scene, store, &after, seen.earliest.min(after.end), Due::Exactly);
         self.remember_readers(scene, store);
+        self.remember_last(scene, store, owner.bytes(), &after);
         self.serve(scene, store);
         Ok(())
     }

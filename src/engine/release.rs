@@ -1,10 +1,11 @@
 //! Giving holds back, making them last, and breaking locks open.
 
 use super::memory::LockId;
+use super::notices::What;
 use super::{end_of, Engine, Error, Scene};
 use crate::core::{self, End, Lock, Millis, Mode, Which};
 use crate::ffi::{Access, Ctx, Str};
-use crate::store::{Owner, Store, Survey};
+use crate::store::{Forced, Owner, Store, Survey};
 
 use super::lapse::Due;
 
@@ -30,6 +31,7 @@ impl Engine {
         } else {
             self.release_among_sessions(scene, &mut store, &owner, which)?
         };
+        self.notice(scene, &store, What::Released);
         self.serve(scene, &mut store);
         Ok(after.is_free())
     }
@@ -84,11 +86,15 @@ impl Engine {
         let mut store = Store::open(ctx, key, Access::Write)?;
         let scene = Scene::of_command(ctx);
         self.catch_up(scene, &mut store);
-        let forced = store.force(only)?;
-        if forced {
+        let last = self.last_owner(scene, &store);
+        let forced = store.force(only, last.as_deref())?;
+        if forced == Forced::Lock {
+            self.notice(scene, &store, What::Released);
+        }
+        if forced != Forced::Nothing {
             self.remember(scene, &store, &Lock::free(), End::Never, Due::Exactly);
             self.serve(scene, &mut store);
         }
-        Ok(forced)
+        Ok(forced != Forced::Nothing)
     }
 }

@@ -107,6 +107,24 @@ impl Ctx<'_> {
         status == raw::REDISMODULE_OK as c_int
     }
 
+    /// Whether key events of modules are asked for (`notify-keyspace-events`
+    /// with `d`). Reads one variable of the server's.
+    pub fn is_asked_for_key_events(self) -> bool {
+        // SAFETY: no arguments; the pointer is set at load, or stays None.
+        let asked = unsafe { raw::RedisModule_GetNotifyKeyspaceEvents.map_or(0, |tell| tell()) };
+        asked & raw::REDISMODULE_NOTIFY_MODULE != 0
+    }
+
+    /// Raises a key event of a module's: a keyspace notification in the
+    /// database that is selected.
+    pub fn raise_key_event(self, name: &CStr, key: &Str) {
+        let kind = raw::REDISMODULE_NOTIFY_MODULE;
+        // SAFETY: a valid context, name and key.
+        unsafe {
+            api!(RedisModule_NotifyKeyspaceEvent)(self.raw(), kind, name.as_ptr(), key.raw());
+        }
+    }
+
     /// A number from a section of INFO; None when it is not there.
     pub fn info_number(self, section: &CStr, field: &CStr) -> Option<u64> {
         // SAFETY: a valid context; the data is freed, and the field's value,

@@ -92,7 +92,8 @@ impl OnKeyEvent for Events {
     }
 }
 
-fn put(change: Change) {
+/// Notes a change, and has it read soon.
+pub(super) fn put(change: Change) {
     lock(&INBOX).push(change);
     HAS_NEWS.store(true, Ordering::Relaxed);
     // While the engine works it reads the inbox when the next one comes by, and

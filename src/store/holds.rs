@@ -1,5 +1,6 @@
 //! Reading holds: what the hash counts, and what the timeout keys say of it.
 
+use super::lock::{mode_of, Seen};
 use super::names::{field_name, FieldName};
 use super::numbering::{live_ends, Slot, Slots};
 use super::{Error, Store, NAMES};
@@ -80,7 +81,34 @@ pub(super) fn count(text: &[u8]) -> Result<u64, Error> {
         .ok_or(Error::WrongType("a field of the hash is no count of holds"))
 }
 
+impl Seen {
+    /// Whether a hold has lapsed that the keys still tell of.
+    pub fn has_lapsed(&self) -> bool {
+        let in_slots = |slots: &[Slot]| slots.contains(&Slot::Lapsed);
+        let in_field = |field: &Field| match &field.stored {
+            Stored::Reads(slots) => in_slots(slots),
+            Stored::Writes(_) => false,
+        };
+        self.hash.is_some()
+            && (self.lock.is_free()
+                || in_slots(&self.own.slots)
+                || self.debris.iter().any(in_field))
+    }
+}
+
 impl<'c> Store<'c> {
+    /// Who writes, if anybody does.
+    pub fn writer(&self) -> Result<Option<Vec<u8>>, Error> {
+        let Some(hash) = self.hash()? else {
+            return Ok(None);
+        };
+        let mut fields = hash.fields().filter(|_| mode_of(hash) == Ok(Mode::Write));
+        Ok(fields.find_map(|(field, _)| match field_name(&field) {
+            FieldName::Writes(owner) => Some(owner.to_vec()),
+            FieldName::Mode | FieldName::Reads(_) => None,
+        }))
+    }
+
     /// Every field of the lock's hash but the mode.
     pub(super) fn fields<'s>(
         &'s self,

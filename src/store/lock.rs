@@ -247,7 +247,7 @@ impl<'c> Store<'c> {
     }
 
     /// The lock's hash, if it is there.
-    fn hash(&self) -> Result<Option<&Key<'c>>, Error> {
+    pub(super) fn hash(&self) -> Result<Option<&Key<'c>>, Error> {
         let Some(key) = &self.hash else {
             return Ok(None);
         };
@@ -425,7 +425,7 @@ fn serves_slot(ctx: Ctx<'_>, name: LockName<'_>) -> bool {
     ctx.can_serve(&probe(1), &probe(2))
 }
 
-fn mode_of(hash: &Key<'_>) -> Result<Mode, Error> {
+pub(super) fn mode_of(hash: &Key<'_>) -> Result<Mode, Error> {
     match hash.hash_get(&WORDS.mode).as_deref().map(Str::bytes) {
         Some(b"read") => Ok(Mode::Read),
         Some(b"write") => Ok(Mode::Write),
