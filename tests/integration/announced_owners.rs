@@ -3,7 +3,7 @@
 use serial_test::serial;
 
 use crate::crowd::Crowd;
-use crate::harness::{assert_ok, call, int, wait_synced, wait_until, Cluster, Server};
+use crate::harness::{assert_ok, call, int, text, wait_synced, wait_until, Cluster, Server};
 use crate::observe::{run, Subscriber};
 
 /// What is done to the lock `k`, line by line split at `;`, and what that
@@ -199,6 +199,21 @@ fn a_cluster_publishes_to_the_shard_or_to_all() {
         .map(|(_, node)| node)
         .collect();
     assert_eq!(ours.len(), 2);
+    // Who has just come to the cluster, or to the shard, is not told yet.
+    for node in cluster.nodes().iter().filter(|node| node.port() != primary.port()) {
+        let shares = ours.iter().any(|ours| ours.port() == node.port());
+        let commands = if shares { &["PUBLISH", "SPUBLISH"][..] } else { &["PUBLISH"] };
+        for command in commands {
+            let received = match *command {
+                "SPUBLISH" => "messages_publishshard_received:",
+                _ => "messages_publish_received:",
+            };
+            wait_until("the node hears what ours publishes", || {
+                call!(con, command, "{lock}:hello", "hello").expect("publish");
+                text(call!(node.connection(), "CLUSTER", "INFO")).contains(received)
+            });
+        }
+    }
     for publish in ["sharded", "global", "sharded"] {
         assert_ok(run(&mut con, &format!("CONFIG SET rwlock.cluster-publish {publish}")));
         let mut heard: Vec<(u16, usize, bool, Subscriber)> = Vec::new();
