@@ -177,6 +177,7 @@ impl Engine {
         let after = core::downgrade(&seen.lock, lease);
         let after = self.settled(scene, &mut store, &seen, &owner, after)?;
         self.commit(scene, &mut store, &seen, &owner, &after)?;
+        self.figures.count_released(seen.lock.own.writes);
         self.bindings_follow_downgrade(scene, &store, &seen, &owner, &after);
         self.serve(scene, &mut store);
         Ok(())

@@ -28,11 +28,15 @@ impl Engine {
     ) -> Result<(), Error> {
         store.commit(seen, owner, after)?;
         self.bindings_follow(scene, store, owner, seen);
+        let lapsed = seen.lapsed();
+        self.figures.count_lapsed(lapsed);
         if after.mode() == Some(Mode::Read) {
             self.remember_reader(scene, store, owner.bytes(), &after.own.reads);
         }
         let earliest = after.own.reads.iter().copied().fold(after.end, End::min);
-        self.remember(scene, store, after, earliest, Due::NotLater);
+        let gone = seen.lock.own.count().saturating_add(lapsed);
+        let holds = |before| after.own.count().saturating_add(before).saturating_sub(gone);
+        self.remember(scene, store, after, holds, earliest, Due::NotLater);
         Ok(())
     }
 
@@ -60,7 +64,8 @@ impl Engine {
             let owner = Owner::nobody();
             let seen = self.look(scene, store, &owner, Survey::Mode)?;
             if !seen.lock.is_free() {
-                self.remember(scene, store, &seen.lock, earliest.min(seen.lock.end), Due::Exactly);
+                let earliest = earliest.min(seen.lock.end);
+                self.remember(scene, store, &seen.lock, |holds| holds, earliest, Due::Exactly);
                 self.serve(scene, store);
                 return Ok(());
             }
@@ -69,13 +74,13 @@ impl Engine {
         let seen = match store.look(&owner, Survey::Ends) {
             Ok(seen) => seen,
             Err(error) => {
-                self.remember(scene, store, &Lock::free(), End::Never, Due::Exactly);
+                self.remember(scene, store, &Lock::free(), |_| 0, End::Never, Due::Exactly);
                 self.fail_queue(scene, store, &Error::Store(error.clone()));
                 return Err(error.into());
             }
         };
         let known = self.memory.get(scene.db, store.key().bytes());
-        let before = known.and_then(|known| known.mode);
+        let before = known.and_then(|known| Some((known.mode?, known.holds)));
         let mut after = seen.lock.clone();
         if after.mode() == Some(Mode::Read) {
             // Somebody may have shortened the hash's expiry below a reader's.
@@ -83,24 +88,29 @@ impl Engine {
         }
         store.commit(&seen, &owner, &after)?;
         self.bindings_follow(scene, store, &owner, &seen);
-        if !seen.has_hash() {
-            store.announce(before.map(|mode| match mode {
+        self.figures.count_lapsed(seen.lapsed());
+        if let (false, Some((mode, holds))) = (seen.has_hash(), before) {
+            store.announce(Some(match mode {
                 Mode::Read => Announcement::ReadFreed,
                 Mode::Write => Announcement::WriteEnded,
             }));
+            self.figures.count_lapsed(holds.into());
         }
-        self.remember(scene, store, &after, seen.earliest.min(after.end), Due::Exactly);
+        let earliest = seen.earliest.min(after.end);
+        self.remember(scene, store, &after, |_| seen.holds, earliest, Due::Exactly);
         self.remember_readers(scene, store);
         self.serve(scene, store);
         Ok(())
     }
 
-    /// Remembers a lock and when to look at it again.
+    /// Remembers a lock and when to look at it again. `holds`: how many it has,
+    /// from how many it had.
     pub(super) fn remember(
         &mut self,
         scene: Scene<'_>,
         store: &Store<'_>,
         lock: &Lock,
+        holds: impl FnOnce(u64) -> u64,
         earliest: End,
         how: Due,
     ) {
@@ -122,6 +132,7 @@ impl Engine {
         }
         let known = self.memory.entry(scene.db, name);
         known.mode = mode;
+        known.holds = u32::try_from(holds(known.holds.into())).unwrap_or(u32::MAX);
         if mode != Some(Mode::Read) {
             known.readers = None;
         }

@@ -20,6 +20,8 @@ pub struct Known {
     pub id: LockId,
     /// The mode that it had when last looked at; None: free.
     pub mode: Option<Mode>,
+    /// How many live holds it had then, to be told when all of them lapse.
+    pub holds: u32,
     /// When its alarm rings: not later than the first of its holds ends.
     pub due: Option<Millis>,
     /// Who waits for it.
@@ -58,6 +60,7 @@ impl Memory {
         let new = || Known {
             id: LockId { db, name: name.into() },
             mode: None,
+            holds: 0,
             due: None,
             queue: None,
             readers: None,

@@ -9,6 +9,7 @@ mod alarms;
 mod bindings;
 mod deadlock;
 mod error;
+mod figures;
 mod foreign;
 mod inspect;
 mod lapse;
@@ -20,9 +21,11 @@ mod sessions;
 mod slots;
 mod sweep;
 mod wait;
+mod waits;
 
 pub use acquire::{Acquired, Ask};
 pub use error::Error;
+pub use figures::{Figures, Progress};
 pub use foreign::Change;
 pub use inspect::{Holder, Picture, QueueLength, WaiterPicture};
 pub use wait::{Answer, Left};
@@ -58,9 +61,13 @@ impl Default for Settings {
 pub struct Engine {
     /// What an operator can set.
     pub settings: Settings,
+    /// What has happened so far.
+    pub figures: Figures,
     memory: Memory,
     alarms: Alarms,
     waiters: BTreeMap<WaiterId, Waiter>,
+    /// For how many locks they wait.
+    queues: usize,
     /// The waiters of each owner that has any, over all locks.
     waits_of: HashMap<OwnerId, BTreeSet<WaiterId>>,
     sessions: Sessions,
@@ -83,6 +90,8 @@ pub struct Engine {
     not_before: Millis,
     /// The search for locks that nobody has touched yet, while it goes on.
     sweeping: Option<sweep::Sweeping>,
+    /// Whether it has ended since it was last begun.
+    swept: bool,
 }
 
 impl Engine {

@@ -26,6 +26,7 @@ impl Engine {
             let after = core::release(&seen.lock, which, None);
             let after = self.settled(scene, &mut store, &seen, &owner, after)?;
             self.commit(scene, &mut store, &seen, &owner, &after)?;
+            self.figures.count_released(seen.lock.own.count() - after.own.count());
             after
         } else {
             self.release_among_sessions(scene, &mut store, &owner, which)?
@@ -49,6 +50,7 @@ impl Engine {
         let (rank, binding) = self.choose(scene, &lock, owner.bytes(), &seen, which);
         let after = core::release(&seen.lock, which, rank)?;
         self.commit(scene, store, &seen, owner, &after)?;
+        self.figures.count_released(seen.lock.own.count() - after.own.count());
         if let Some(id) = binding {
             self.unbind(id);
         }
@@ -85,10 +87,11 @@ impl Engine {
         let scene = Scene::of_command(ctx);
         self.catch_up(scene, &mut store);
         let forced = store.force(only)?;
-        if forced {
-            self.remember(scene, &store, &Lock::free(), End::Never, Due::Exactly);
+        if let Some(holds) = forced {
+            self.figures.count_released(holds);
+            self.remember(scene, &store, &Lock::free(), |_| 0, End::Never, Due::Exactly);
             self.serve(scene, &mut store);
         }
-        Ok(forced)
+        Ok(forced.is_some())
     }
 }

@@ -27,6 +27,8 @@ pub struct Grant {
     /// Whether the owner had it not before, and nobody relies on it since; with
     /// ONCE either may be.
     pub is_new: bool,
+    /// What binds it to its connection.
+    pub binding: Option<BindingId>,
 }
 
 /// A hold that is bound to a connection.
@@ -39,6 +41,8 @@ pub struct Binding {
     pub lease: Millis,
     /// When it is to be renewed.
     pub due: Millis,
+    /// Whether the client has been told of it.
+    pub told: bool,
 }
 
 /// All bindings.
@@ -54,6 +58,11 @@ impl Sessions {
     /// Whether there are none, so that nobody need look.
     pub fn is_empty(&self) -> bool {
         self.bindings.is_empty()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.bindings.len()
     }
 
     /// Adds one.
@@ -75,6 +84,21 @@ impl Sessions {
     /// The same, to be changed.
     pub fn get_mut(&mut self, id: BindingId) -> Option<&mut Binding> {
         self.bindings.get_mut(&id)
+    }
+
+    /// The client does not know of a hold yet.
+    pub fn keep_from(&mut self, grant: &Grant) {
+        if let Some(binding) = grant.binding.and_then(|id| self.bindings.get_mut(&id)) {
+            binding.told = false;
+        }
+    }
+
+    /// Now it does.
+    pub fn tell(&mut self, grant: Option<Grant>) {
+        let id = grant.and_then(|grant| grant.binding);
+        if let Some(binding) = id.and_then(|id| self.bindings.get_mut(&id)) {
+            binding.told = true;
+        }
     }
 
     /// Ends one.

@@ -16,6 +16,8 @@ pub enum Event {
     /// It forked, to write a file or for a replica's full synchronisation, or
     /// the child ended.
     ForkChild,
+    /// Settings of it were changed.
+    Configured,
     /// It loaded a file, or stopped to.
     Loading,
     /// A database was flushed.
@@ -36,6 +38,8 @@ pub enum Happened {
     },
     /// It is done with loading, or gave up.
     Loaded,
+    /// Settings of it were changed.
+    Configured,
     /// Something of which no more is told.
     Other,
     /// A database is empty now; None: all.
@@ -52,6 +56,7 @@ impl Event {
             Event::RoleChanged => raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED,
             Event::ReplicaChanged => raw::REDISMODULE_EVENT_REPLICA_CHANGE,
             Event::ForkChild => raw::REDISMODULE_EVENT_FORK_CHILD,
+            Event::Configured => raw::REDISMODULE_EVENT_CONFIG,
             Event::Loading => raw::REDISMODULE_EVENT_LOADING,
             Event::Flush => raw::REDISMODULE_EVENT_FLUSHDB,
             Event::SwapDb => raw::REDISMODULE_EVENT_SWAPDB,
@@ -100,16 +105,26 @@ impl Ctx<'_> {
 
     /// A number from a section of INFO; None when it is not there.
     pub fn info_number(self, section: &CStr, field: &CStr) -> Option<u64> {
-        // SAFETY: a valid context; the data is freed, and the field's value,
-        // of which we get a reference, outlives it.
-        let value = unsafe {
+        let [value] = self.info_fields(section, [field]);
+        std::str::from_utf8(value?.bytes()).ok()?.parse().ok()
+    }
+
+    /// Fields of a section of INFO; None in the place of one that is not there.
+    pub fn info_fields<const N: usize>(
+        self,
+        section: &CStr,
+        fields: [&CStr; N],
+    ) -> [Option<Text>; N] {
+        // SAFETY: a valid context; the data is freed, and the values, of each of
+        // which we get a reference, outlive it.
+        unsafe {
             let info = api!(RedisModule_GetServerInfo)(self.raw(), section.as_ptr());
-            let value =
-                Text::adopt(api!(RedisModule_ServerInfoGetField)(self.raw(), info, field.as_ptr()));
+            let values = fields.map(|field| {
+                Text::adopt(api!(RedisModule_ServerInfoGetField)(self.raw(), info, field.as_ptr()))
+            });
             api!(RedisModule_FreeServerInfo)(self.raw(), info);
-            value
-        }?;
-        std::str::from_utf8(value.bytes()).ok()?.parse().ok()
+            values
+        }
     }
 }
 
@@ -160,6 +175,7 @@ unsafe fn decode(event: u64, subevent: u64, data: *mut c_void) -> Option<Happene
             }
             _ => None,
         },
+        raw::REDISMODULE_EVENT_CONFIG => Some(Happened::Configured),
         _ => Some(Happened::Other),
     }
 }

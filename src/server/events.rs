@@ -1,6 +1,6 @@
 //! What happens to the server and to its keys.
 
-use super::{lock, HAS_NEWS, INBOX, SERVER};
+use super::{eviction, lock, HAS_NEWS, INBOX, SERVER};
 use crate::engine::Change;
 use crate::ffi::{Ctx, Event, Happened, OnEvent, OnKeyEvent};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,8 +10,14 @@ static PRIMARY: AtomicBool = AtomicBool::new(true);
 
 /// Starts to follow.
 pub(super) fn follow(ctx: Ctx<'_>) -> Result<(), String> {
-    let events =
-        [Event::RoleChanged, Event::Loading, Event::Flush, Event::SwapDb, Event::ClientChange];
+    let events = [
+        Event::RoleChanged,
+        Event::Configured,
+        Event::Loading,
+        Event::Flush,
+        Event::SwapDb,
+        Event::ClientChange,
+    ];
     if let Some(event) = events.into_iter().find(|event| !ctx.subscribe::<Events>(*event)) {
         return Err(format!("the server does not tell of {event:?}"));
     }
@@ -25,7 +31,7 @@ pub(super) fn follow(ctx: Ctx<'_>) -> Result<(), String> {
 struct Events;
 
 impl OnEvent for Events {
-    fn on_event(_: Ctx<'_>, happened: Happened) {
+    fn on_event(ctx: Ctx<'_>, happened: Happened) {
         match happened {
             Happened::Role { primary } => {
                 PRIMARY.store(primary, Ordering::Relaxed);
@@ -50,6 +56,7 @@ impl OnEvent for Events {
                 }
             }
             Happened::Loaded => put(Change::Everything),
+            Happened::Configured => eviction::look(ctx),
             Happened::Other => {}
         }
     }

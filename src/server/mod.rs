@@ -5,6 +5,8 @@
 mod arguments;
 mod blocked;
 mod events;
+mod eviction;
+mod info;
 mod replicas;
 mod version;
 
@@ -55,6 +57,8 @@ pub fn start(ctx: Ctx<'_>, settings: Settings) -> Result<(), String> {
     server.arm(ctx);
     *lock(&SERVER) = Some(server);
     replicas::follow(ctx);
+    eviction::look(ctx);
+    info::write(ctx);
     events::follow(ctx)
 }
 

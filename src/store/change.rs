@@ -84,9 +84,9 @@ impl Store<'_> {
     }
 
     /// Removes the lock whoever holds it, with its timeout keys and its
-    /// reservation. False when there was neither. With a mode: only a lock in
-    /// that mode.
-    pub fn force(&mut self, only: Option<Mode>) -> Result<bool, Error> {
+    /// reservation. How many holds that were; None when there was neither a lock
+    /// nor a reservation. With a mode: only a lock in that mode.
+    pub fn force(&mut self, only: Option<Mode>) -> Result<Option<u64>, Error> {
         let mut found = self.everything()?;
         if let Some((mode, _)) =
             found.take_if(|(mode, fields)| fields.iter().all(|field| !field.stored.is_live(*mode)))
@@ -98,14 +98,16 @@ impl Store<'_> {
         }
         let mode = found.as_ref().map(|(mode, _)| *mode);
         if only.is_some() && only != mode {
-            return Ok(false);
+            return Ok(None);
         }
         let reservation = self.reservation()?.map(|_| Text::new(&self.name.reservation()));
         if mode.is_none() && reservation.is_none() {
-            return Ok(false);
+            return Ok(None);
         }
         let mut timeouts = Vec::new();
+        let mut holds = 0_u64;
         for Field { owner, stored } in found.iter().flat_map(|(_, fields)| fields) {
+            holds = holds.saturating_add(mode.map_or(0, |mode| stored.live(mode)));
             if let Stored::Reads(slots) = stored {
                 let live = (1..).zip(slots).filter(|(_, slot)| matches!(slot, Slot::Live(_)));
                 timeouts.extend(live.map(|(n, _)| Text::new(&self.name.timeout(owner, n))));
@@ -120,7 +122,7 @@ impl Store<'_> {
             Some(Mode::Read) => Some(Announcement::ReadFreed),
             Some(Mode::Write) | None => Some(Announcement::WriteEnded),
         });
-        Ok(true)
+        Ok(Some(holds))
     }
 
     /// Looks whether the timeout keys of new holds are ours to write.

@@ -42,6 +42,15 @@ impl Stored {
         }
     }
 
+    /// How many live holds there are among these.
+    pub fn live(&self, mode: Mode) -> u64 {
+        match self {
+            Stored::Reads(slots) => live_ends(slots).len() as u64,
+            Stored::Writes(count) if mode == Mode::Write => *count,
+            Stored::Writes(_) => 0,
+        }
+    }
+
     /// Whether what the hash says is not (or no longer) true: a read hold has
     /// lapsed, or a write hold stands in a lock that is in read mode.
     pub fn is_stale(&self, mode: Mode) -> bool {
