@@ -192,6 +192,7 @@ impl Engine {
         let after = self.settled(scene, &mut store, &seen, &owner, after)?;
         self.commit(scene, &mut store, &seen, &owner, &after)?;
         self.notice(scene, &store, What::Released);
+        self.figures.count_released(seen.lock.own.writes);
         self.bindings_follow_downgrade(scene, &store, &seen, &owner, &after);
         self.serve(scene, &mut store);
         Ok(())

@@ -3,7 +3,7 @@
 use super::alarms::Alarm;
 use super::lapse::set_due;
 use super::memory::Known;
-use super::sessions::{BindingId, Grant};
+use super::sessions::Grant;
 use super::wait::{Answer, Waiter};
 use super::{Engine, Error, Scene, Settings};
 use crate::core::{Millis, WaiterId};
@@ -118,6 +118,7 @@ impl Engine {
         }
         self.sweeping = None;
         self.unsearched = false;
+        self.swept = false;
         self.gone.clear();
         self.undelivered.clear();
     }
@@ -239,27 +240,17 @@ impl Engine {
     }
 
     fn undo(&mut self, ctx: Ctx<'_>, waiter: &Waiter) {
-        let Some(Grant { hold, is_new, .. }) = waiter.grant else {
+        let Some(Grant { hold, is_new, binding, .. }) = waiter.grant else {
             return;
         };
         ctx.select(waiter.lock.db);
         let scene = Scene { ctx, db: waiter.lock.db, by_alarm: true };
-        if let Some(client) = waiter.terms.session {
-            // The binding knows, and may have seen to it already.
-            let bindings = self.sessions.of_client(client);
-            let is_it = |id: &BindingId| {
-                self.sessions.get(*id).is_some_and(|binding| {
-                    binding.hold == hold
-                        && binding.lock == waiter.lock
-                        && binding.owner == waiter.owner
-                })
-            };
-            match bindings.into_iter().find(is_it) {
-                Some(id) if is_new => {
-                    let _ = self.release_session(scene, id);
-                }
-                Some(id) => self.unbind(id),
-                None => {}
+        if let Some(id) = binding {
+            // It knows, and may have seen to it already.
+            if is_new {
+                let _ = self.release_session(scene, id);
+            } else {
+                self.unbind(id);
             }
             return;
         }
@@ -279,7 +270,10 @@ impl Engine {
     /// The answer with this number was, or could not be, delivered.
     pub fn answered(&mut self, ctx: Ctx<'_>, id: WaiterId, delivered: bool) {
         if let Some(waiter) = self.underway.remove(&id) {
-            if !delivered {
+            if delivered {
+                self.figures.delivered(&waiter, ctx.now());
+                self.sessions.tell(waiter.grant);
+            } else {
                 // An old server leaves a client without any reply that CLIENT
                 // UNBLOCK names just now; it would take the reply to its next
                 // command for this one's.

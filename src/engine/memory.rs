@@ -33,6 +33,9 @@ pub struct Known {
     pub readers: Option<Box<Readers>>,
     last: Option<Box<OwnerId>>,
     db: i32,
+    /// How many live holds it had when last looked at, to be told when all of
+    /// them lapse.
+    pub holds: u32,
     /// The mode that it had when last looked at; None: free.
     pub mode: Option<Mode>,
 }
@@ -197,6 +200,7 @@ impl Known {
             readers: None,
             last: None,
             db,
+            holds: 0,
             mode: None,
         }
     }

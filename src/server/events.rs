@@ -1,6 +1,6 @@
 //! What happens to the server and to its keys.
 
-use super::{audience, lock, HAS_NEWS, INBOX, SERVER};
+use super::{audience, eviction, lock, HAS_NEWS, INBOX, SERVER};
 use crate::engine::Change;
 use crate::ffi::{Ctx, Event, Happened, OnEvent, OnKeyEvent};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -66,6 +66,10 @@ impl OnEvent for Events {
             }
             Happened::AudienceChanged => audience::look(ctx),
             Happened::Tick => audience::look_again(ctx),
+            Happened::Configured => {
+                audience::look(ctx);
+                eviction::look(ctx);
+            }
         }
     }
 }

@@ -5,6 +5,8 @@
 mod audience;
 mod blocked;
 mod events;
+mod eviction;
+mod info;
 mod settings;
 mod version;
 
@@ -57,6 +59,8 @@ pub fn start(ctx: Ctx<'_>, settings: Settings) -> Result<(), String> {
     server.alarm.set::<Rings>(1);
     server.armed = Some(0);
     *lock(&SERVER) = Some(server);
+    eviction::look(ctx);
+    info::write(ctx);
     events::follow(ctx)
 }
 

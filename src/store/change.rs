@@ -23,8 +23,8 @@ pub enum Forced {
     Nothing,
     /// A reservation; nobody held the lock.
     Reservation,
-    /// The lock.
-    Lock,
+    /// The lock, with so many holds.
+    Lock(u64),
 }
 
 impl<'c> Store<'c> {
@@ -130,7 +130,9 @@ impl<'c> Store<'c> {
             return Ok(Forced::Nothing);
         }
         let mut timeouts = Vec::new();
+        let mut holds = 0_u64;
         for Field { owner, stored } in found.iter().flat_map(|(_, fields)| fields) {
+            holds = holds.saturating_add(mode.map_or(0, |mode| stored.live(mode)));
             if let Stored::Reads(slots) = stored {
                 let live = (1..).zip(slots).filter(|(_, slot)| matches!(slot, Slot::Live(_)));
                 timeouts.extend(live.map(|(n, _)| NAMES.text(&self.name.timeout(owner, n))));
@@ -146,11 +148,11 @@ impl<'c> Store<'c> {
         match mode {
             Some(Mode::Read) => {
                 self.announce(Some(Announcement::ReadFreed), last_reader(&fields));
-                Ok(Forced::Lock)
+                Ok(Forced::Lock(holds))
             }
             Some(Mode::Write) => {
                 self.announce(Some(Announcement::WriteEnded), writer(&fields));
-                Ok(Forced::Lock)
+                Ok(Forced::Lock(holds))
             }
             None => {
                 let by = reserved.map(|reserved| reserved.owner).unwrap_or_default();

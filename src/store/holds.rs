@@ -43,6 +43,15 @@ impl Stored {
         }
     }
 
+    /// How many live holds there are among these.
+    pub fn live(&self, mode: Mode) -> u64 {
+        match self {
+            Stored::Reads(slots) => live_ends(slots).len() as u64,
+            Stored::Writes(count) if mode == Mode::Write => *count,
+            Stored::Writes(_) => 0,
+        }
+    }
+
     /// Whether what the hash says is not (or no longer) true: a read hold has
     /// lapsed, or a write hold stands in a lock that is in read mode.
     pub fn is_stale(&self, mode: Mode) -> bool {
@@ -84,16 +93,21 @@ pub(super) fn count(text: &[u8]) -> Result<u64, Error> {
 impl Seen {
     /// Whether a hold has lapsed that the keys still tell of.
     pub fn has_lapsed(&self) -> bool {
-        let in_slots = |slots: &[Slot]| slots.contains(&Slot::Lapsed);
-        let in_field = |field: &Field| match &field.stored {
-            Stored::Reads(slots) => in_slots(slots),
-            Stored::Writes(_) => false,
-        };
-        self.hash.is_some()
-            && (self.lock.is_free()
-                || in_slots(&self.own.slots)
-                || self.debris.iter().any(in_field))
+        self.has_hash() && (self.lock.is_free() || self.lapsed() > 0)
     }
+
+    /// How many lapsed holds a commit removes.
+    pub fn lapsed(&self) -> u64 {
+        let of_others = self.debris.iter().map(|field| match &field.stored {
+            Stored::Reads(slots) => lapsed(slots),
+            Stored::Writes(_) => 0,
+        });
+        of_others.fold(lapsed(&self.own.slots), u64::saturating_add)
+    }
+}
+
+fn lapsed(slots: &[Slot]) -> u64 {
+    slots.iter().filter(|slot| **slot == Slot::Lapsed).count() as u64
 }
 
 impl<'c> Store<'c> {
