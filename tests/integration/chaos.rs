@@ -22,7 +22,7 @@ use redis::Connection;
 use books::{Kind, Lock};
 use storm::{lock_name, owner_name, Storm, DATABASES, LOCKS};
 
-use crate::figures::{assert_info_at_rest, info_figure};
+use crate::figures::assert_info_at_rest;
 use crate::harness::{
     assert_ok, call, int, list, map, text, wait_synced, wait_until, Server, DEADLINE,
 };
@@ -126,10 +126,11 @@ fn disagreement(server: &Server, con: &mut Connection, storm: &Storm) -> Option<
         if told != queues {
             return Some(format!("QUEUES of {db}: {told:?}, INSPECT: {queues:?}"));
         }
-        all_queues += queues.len() as u64;
+        all_queues += queues.len();
     }
-    let told = ["waiters", "queues"].map(|field| info_figure(server, field));
-    if told != [waiting.len() as u64, all_queues] {
+    let info = server.info("rwlock");
+    let told = ["rwlock_waiters", "rwlock_queues"].map(|field| &info[field]);
+    if told != [&waiting.len().to_string(), &all_queues.to_string()] {
         return Some(format!("INFO: {told:?}, {} wait in {all_queues} queues", waiting.len()));
     }
     None

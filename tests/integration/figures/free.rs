@@ -8,7 +8,7 @@ use redis::Value;
 use super::tally::Counts;
 use super::wire::Wire;
 use crate::chaos::random::Random;
-use crate::harness::{list, map, wait_until};
+use crate::harness::{int, list, map, text, wait_until};
 
 /// The locks that all clients share.
 const LOCKS: usize = 12;
@@ -75,47 +75,62 @@ impl Client {
         Self { port, number, bound, wire, random, holds, counts }
     }
 
-    /// A few commands at once, and their replies; perhaps it leaves meanwhile. It
-    /// does not leave while it waits: the server drops an answer to a connection
-    /// whose end it has read, and nobody could know of it.
+    /// A few commands at once, and their replies; perhaps it leaves meanwhile, be
+    /// it while it waits.
     pub fn go_on(&mut self) {
         let (mut lines, mut sent) = (Vec::new(), Vec::new());
         let leaves = self.random.chance(4);
         for _ in 0..1 + self.random.below(8) {
-            self.add(!leaves, &mut lines, &mut sent);
+            self.add(&mut lines, &mut sent);
         }
         self.wire.send(&lines);
         if leaves {
             self.wire.end();
         }
-        for one in sent {
-            let reply = self.wire.reply().unwrap_or_else(|| panic!("{one:?}: it was cut off"));
+        let mut sent = sent.into_iter();
+        let mut unanswered = None;
+        for one in sent.by_ref() {
+            let Some(reply) = self.wire.reply() else {
+                assert!(leaves, "{one:?}: it was cut off");
+                unanswered = Some(one.lock);
+                break;
+            };
             self.hear(&one, &reply);
         }
         if leaves {
-            self.come_back();
+            self.counts.unanswered += u64::from(unanswered.is_some());
+            self.come_back(unanswered);
         }
     }
 
-    /// The connection is over, and what was bound to it.
-    fn come_back(&mut self) {
+    /// The connection is over, and what was bound to it. So is a grant that it
+    /// was not told of.
+    fn come_back(&mut self, unanswered: Option<String>) {
         assert_eq!(self.wire.reply(), None, "the server goes on talking");
         self.wire = Wire::connect(self.port);
+        let mut locks: Vec<String> = unanswered.into_iter().collect();
         if self.bound {
-            let holds = std::mem::take(&mut self.holds);
-            let owner = Value::BulkString(format!("owner{}", self.number).into_bytes());
-            for lock in holds.keys() {
-                wait_until("what was bound is given back", || {
-                    let seen = map(self.wire.ask(&format!("RWLOCK.INSPECT {lock} COUNT 1000")));
-                    list(&seen["holders"]).iter().all(|holder| map(holder)["owner"] != owner)
-                });
+            for (lock, holds) in std::mem::take(&mut self.holds) {
+                self.counts.tally.disconnect_releases += holds.reads + holds.writes;
+                locks.push(lock);
             }
-            let bound: u64 = holds.values().map(|holds| holds.reads + holds.writes).sum();
-            self.counts.tally.disconnect_releases += bound;
+        }
+        for lock in locks {
+            let holds = self.holds.get(&lock).map_or(0, |holds| holds.reads + holds.writes);
+            wait_until("the server knows of it", || self.held(&lock) == holds);
         }
     }
 
-    fn add(&mut self, may_wait: bool, lines: &mut Vec<String>, sent: &mut Vec<Sent>) {
+    /// How many holds the server says that it has.
+    fn held(&mut self, lock: &str) -> u64 {
+        let seen = map(self.wire.ask(&format!("RWLOCK.INSPECT {lock} COUNT 1000")));
+        let owner = format!("owner{}", self.number);
+        let holders = list(&seen["holders"]).into_iter().map(map);
+        let own = holders.filter(|holder| text(&holder["owner"]) == owner);
+        own.map(|holder| int(&holder["holds"]).unsigned_abs()).sum()
+    }
+
+    fn add(&mut self, lines: &mut Vec<String>, sent: &mut Vec<Sent>) {
         let lock = format!("lock{}", self.random.below_len(LOCKS));
         let own = format!("own-{}", self.number);
         let owner = format!("owner{}", self.number);
@@ -128,7 +143,7 @@ impl Client {
                     _ => (Take::Upgrade, "UPGRADE"),
                 };
                 let once = want != Take::Upgrade && self.random.chance(20);
-                let block = may_wait && self.random.chance(50);
+                let block = self.random.chance(50);
                 let mut line = format!("RWLOCK.{word} {lock} {owner} 600000{session}");
                 if once {
                     line += " ONCE";

@@ -32,11 +32,13 @@ pub struct Counts {
     pub commands: u64,
     /// Requests with BLOCK that were granted, be it at once or later.
     pub blocks_granted: u64,
+    /// Commands that were not answered before the connection was closed.
+    pub unanswered: u64,
 }
 
 impl AddAssign for Counts {
     fn add_assign(&mut self, other: Counts) {
-        let Counts { tally, waits, commands, blocks_granted } = other;
+        let Counts { tally, waits, commands, blocks_granted, unanswered } = other;
         self.tally.acquired += tally.acquired;
         self.tally.refused += tally.refused;
         self.tally.timeouts += tally.timeouts;
@@ -48,6 +50,7 @@ impl AddAssign for Counts {
         self.waits.granted += waits.granted;
         self.commands += commands;
         self.blocks_granted += blocks_granted;
+        self.unanswered += unanswered;
     }
 }
 

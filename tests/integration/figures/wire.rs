@@ -14,8 +14,7 @@ pub struct Wire {
     parser: Parser,
 }
 
-/// How often a PING is answered before the server has certainly gone through
-/// all that follows from a connection's end.
+/// How often a PING is answered before that is certain.
 const PINGS: usize = 10;
 
 impl Wire {
@@ -66,8 +65,7 @@ impl Wire {
         let _ = self.stream.shutdown(Shutdown::Write);
     }
 
-    /// Waits until the server is done with what the end of an earlier connection
-    /// brought about.
+    /// Waits until the server has read what was sent to it before, by anybody.
     pub fn settle(&mut self) {
         for _ in 0..PINGS {
             assert_eq!(self.ask("PING"), Value::SimpleString("PONG".into()));
