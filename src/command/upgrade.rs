@@ -1,6 +1,6 @@
-//! `RWLOCK.UPGRADE key owner lease [BLOCK timeout] [SESSION]`
+//! `RWLOCK.UPGRADE key owner lease [BLOCK timeout] [SESSION] [FENCE]`
 
-use super::docs::{BLOCK, KEY, LEASE, OWNER, SESSION};
+use super::docs::{BLOCK, FENCE, KEY, LEASE, OWNER, SESSION};
 use super::{request, Args, Command, Error, SINCE};
 use crate::core::Want;
 use crate::ffi::{CommandDocs, Ctx, KeyUse, Reply};
@@ -17,7 +17,7 @@ impl Command for Upgrade {
         flags: "write deny-oom blocking",
         arity: -4,
         key: KeyUse::Update,
-        args: &[KEY, OWNER, LEASE, BLOCK, SESSION],
+        args: &[KEY, OWNER, LEASE, BLOCK, SESSION, FENCE],
     };
 
     fn run(ctx: Ctx<'_>, args: Args<'_>) -> Result<Reply, Error> {

@@ -34,7 +34,7 @@ impl Engine {
         if !is_new {
             self.keep_undelivered(scene, store, owner, hold);
         }
-        let grant = Grant { hold, is_new };
+        let grant = Grant { hold, is_new, token: None };
         let Some(client) = terms.session else {
             return grant;
         };

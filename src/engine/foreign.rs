@@ -89,6 +89,7 @@ impl Engine {
     fn note_replaced(&mut self, db: i32, key: &[u8]) {
         if let Some(known) = self.memory.get_mut(db, key) {
             known.mode = None;
+            known.token = None;
             self.unbind_lock(db, key);
         }
     }
@@ -222,7 +223,7 @@ impl Engine {
     }
 
     fn undo(&mut self, ctx: Ctx<'_>, waiter: &Waiter) {
-        let Some(Grant { hold, is_new }) = waiter.grant else {
+        let Some(Grant { hold, is_new, .. }) = waiter.grant else {
             return;
         };
         ctx.select(waiter.lock.db);

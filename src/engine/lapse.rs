@@ -122,6 +122,9 @@ impl Engine {
         }
         let known = self.memory.entry(scene.db, name);
         known.mode = mode;
+        if mode != Some(Mode::Write) {
+            known.token = None;
+        }
         if mode != Some(Mode::Read) {
             known.readers = None;
         }

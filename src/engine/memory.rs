@@ -1,7 +1,7 @@
 //! What is remembered of each lock.
 
 use super::readers::Readers;
-use crate::core::{Millis, Mode, Queue};
+use crate::core::{Millis, Mode, Queue, Token};
 use hashbrown::{DefaultHashBuilder, HashTable};
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -20,6 +20,8 @@ pub struct Known {
     pub id: LockId,
     /// The mode that it had when last looked at; None: free.
     pub mode: Option<Mode>,
+    /// The fencing token that its writer was given last, since it began to write.
+    pub token: Option<Token>,
     /// When its alarm rings: not later than the first of its holds ends.
     pub due: Option<Millis>,
     /// Who waits for it.
@@ -58,6 +60,7 @@ impl Memory {
         let new = || Known {
             id: LockId { db, name: name.into() },
             mode: None,
+            token: None,
             due: None,
             queue: None,
             readers: None,

@@ -9,6 +9,7 @@ mod alarms;
 mod bindings;
 mod deadlock;
 mod error;
+mod fence;
 mod foreign;
 mod inspect;
 mod lapse;
@@ -46,11 +47,18 @@ pub struct Settings {
     pub deadlock_detection: bool,
     /// How many may wait, over the whole server; 0: any number.
     pub max_waiters: usize,
+    /// How long the last fencing token is remembered, in ms; 0: for ever.
+    pub fence_ttl: Millis,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { policy: Policy::Fifo, deadlock_detection: true, max_waiters: 100_000 }
+        Settings {
+            policy: Policy::Fifo,
+            deadlock_detection: true,
+            max_waiters: 100_000,
+            fence_ttl: 7 * 24 * 60 * 60 * 1_000,
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 //! write holds, which have no numbers. It ends with that hold.
 
 use super::memory::LockId;
-use crate::core::{Kind, Millis, OwnerId};
+use crate::core::{Kind, Millis, OwnerId, Token};
 use hashbrown::HashMap;
 use std::collections::BTreeSet;
 
@@ -28,6 +28,8 @@ pub struct Grant {
     /// Whether the owner had it not before, and nobody relies on it since; with
     /// ONCE either may be.
     pub is_new: bool,
+    /// The fencing token that came with it.
+    pub token: Option<Token>,
 }
 
 /// A hold that is bound to a connection.

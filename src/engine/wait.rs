@@ -127,7 +127,8 @@ impl Engine {
                 self.underway.remove(&id);
                 match self.answers.swap_remove(at).1 {
                     Answer::Failed(error) => Err(error),
-                    Answer::Held(_) | Answer::TimedOut(_) => Ok(Acquired::Held),
+                    Answer::Held(grant) => Ok(Acquired::Held(grant.token)),
+                    Answer::TimedOut(left) => Ok(Acquired::Refused(left)),
                 }
             }
         }

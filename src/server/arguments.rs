@@ -14,6 +14,7 @@ pub fn settings(args: &[&[u8]]) -> Result<Settings, String> {
             b"policy" => policy(value).map(|policy| settings.policy = policy),
             b"deadlock-detection" => yes_or_no(value).map(|on| settings.deadlock_detection = on),
             b"max-waiters" => number(value).map(|max| settings.max_waiters = max),
+            b"fence-ttl" => number(value).map(|ttl| settings.fence_ttl = ttl),
             _ => return Err(format!("unknown argument '{}'", name.escape_ascii())),
         };
         known.ok_or_else(|| {
@@ -40,6 +41,7 @@ fn yes_or_no(value: &[u8]) -> Option<bool> {
     }
 }
 
-fn number(value: &[u8]) -> Option<usize> {
-    std::str::from_utf8(value).ok()?.parse().ok()
+fn number<T: TryFrom<u64>>(value: &[u8]) -> Option<T> {
+    let number: u64 = std::str::from_utf8(value).ok()?.parse().ok()?;
+    number.try_into().ok()
 }

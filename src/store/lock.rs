@@ -85,6 +85,12 @@ impl Seen {
         self.hash.is_some()
     }
 
+    /// Whether a write hold of the owner would be its first, on a hash that was
+    /// there already.
+    pub fn begins_writing(&self) -> bool {
+        self.hash.is_some() && self.lock.own.writes == 0
+    }
+
     /// The number of the owner's live read hold of this rank.
     pub fn number_of(&self, rank: usize) -> Option<u64> {
         number_of(&self.own.slots, rank)

@@ -3,8 +3,8 @@
 use super::holds::count;
 use super::names::check_owner;
 use super::{Error, Store, NAMES};
-use crate::core::End;
-use crate::ffi::{Access, Key, Kind, Str};
+use crate::core::{End, Token};
+use crate::ffi::{Access, Key, Kind, Str, Text};
 
 /// A reservation that stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,12 +50,17 @@ impl Store<'_> {
     }
 
     /// The last fencing token, or 0.
-    pub fn last_token(&self) -> Result<i64, Error> {
+    pub fn last_token(&self) -> Result<Token, Error> {
         let wrong = Error::WrongType("the fence key holds no token");
         let Some(key) = self.string_key(&self.name.fence(), &wrong)? else {
             return Ok(0);
         };
         count(key.string()).ok().and_then(|token| i64::try_from(token).ok()).ok_or(wrong)
+    }
+
+    /// Remembers the last fencing token until `end`.
+    pub fn set_last_token(&self, token: Token, end: End) {
+        self.set(&NAMES.text(&self.name.fence()), &Text::number(token), end);
     }
 
     /// A key that is a string or not there.

@@ -8,7 +8,9 @@
 //! RESP3. `second> ` and so on are others: their `(waits)` says that there is no
 //! reply yet, and a line `second: OK` that it comes now. A line `... 200 ms later`
 //! waits. Integers of 1000 and more are times: they may be off by [`TOLERANCE`].
-//! Ids of clients may be any.
+//! Ids of clients may be any. So may fencing tokens, integers of 10^15 and more:
+//! where a page shows one for the first time it stands for the one that comes, in
+//! the page's later commands too, and a larger one must stand for a larger one.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -42,7 +44,7 @@ fn the_examples_are_true() {
             continue;
         }
         let server = Server::builder().start();
-        let mut page_run = PageRun { server: &server, clients: BTreeMap::new(), waiting: 0 };
+        let mut page_run = PageRun::on(&server);
         for example in examples {
             count += 1;
             let actual = page_run.run(&example);
@@ -171,15 +173,27 @@ fn split<'l>(line: &'l str, mark: &str) -> Option<(&'static str, &'l str)> {
     Some((NAMES.into_iter().find(|known| *known == name)?, rest))
 }
 
+/// The fencing token that a line ends with.
+fn token_in(line: &str) -> Option<&str> {
+    let (_, number) = line.rsplit_once("(integer) ")?;
+    (number.len() >= 16 && number.parse::<u64>().is_ok()).then_some(number)
+}
+
 /// A page whose examples are run.
 struct PageRun<'s> {
     server: &'s Server,
     clients: BTreeMap<(&'static str, bool), Connection>,
     /// How many of them wait.
     waiting: usize,
+    /// The tokens that the page shows, and those that came.
+    tokens: BTreeMap<String, String>,
 }
 
-impl PageRun<'_> {
+impl<'s> PageRun<'s> {
+    fn on(server: &'s Server) -> Self {
+        Self { server, clients: BTreeMap::new(), waiting: 0, tokens: BTreeMap::new() }
+    }
+
     /// The example as it comes out now.
     fn run(&mut self, example: &Example) -> Vec<String> {
         let mut out = Vec::new();
@@ -190,12 +204,14 @@ impl PageRun<'_> {
             if let Some((name, command)) = command_in(line) {
                 out.push(line.clone());
                 let waits = lines.peek().is_some_and(|next| *next == WAITS);
-                let words = words(command);
+                let words: Vec<String> =
+                    words(command).iter().map(|word| self.to_server(word)).collect();
                 let client = self.client(name, example.resp3);
                 if waits {
                     out.push(self.waits(name, example.resp3, &words));
                 } else {
-                    out.extend(lines_of(send(client, words)));
+                    let reply = lines_of(send(client, words));
+                    self.show(&mut out, reply, &example.lines);
                 }
             } else if let Some(name) = late {
                 let reply = match self.client(name, example.resp3).recv_response() {
@@ -203,13 +219,38 @@ impl PageRun<'_> {
                     reply => reply,
                 };
                 self.waiting -= 1;
-                out.push(format!("{name}: {}", lines_of(reply).join("\n")));
+                let mut reply = lines_of(reply);
+                reply[0] = format!("{name}: {}", reply[0]);
+                self.show(&mut out, reply, &example.lines);
             } else if let Some(ms) = pause {
                 out.push(line.clone());
                 thread::sleep(Duration::from_millis(ms.parse().expect("a number of ms")));
             }
         }
         out
+    }
+
+    /// Adds the lines of a reply, as the page would show them.
+    fn show(&mut self, out: &mut Vec<String>, reply: Vec<String>, page: &[String]) {
+        for line in reply {
+            if let Some((ours, came)) =
+                page.get(out.len()).and_then(|shown| Some((token_in(shown)?, token_in(&line)?)))
+            {
+                let fits = |(known, its): (&String, &String)| {
+                    ours.cmp(known) == came.cmp(its) && ours.len() == known.len()
+                };
+                if self.tokens.iter().all(fits) {
+                    self.tokens.insert(ours.to_owned(), came.to_owned());
+                }
+            }
+            let shown = self.tokens.iter();
+            out.push(shown.fold(line, |line, (ours, came)| line.replace(came, ours)));
+        }
+    }
+
+    /// A word of a command, with the token that came where the page has its own.
+    fn to_server(&self, word: &str) -> String {
+        self.tokens.get(word).map_or(word, String::as_str).to_owned()
     }
 
     /// Sends a command that waits.

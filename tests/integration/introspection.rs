@@ -27,7 +27,7 @@ const COMMANDS: [Known; 10] = [
     },
     Known {
         name: "rwlock.wlock",
-        syntax: "key owner lease [BLOCK timeout] [SESSION] [ONCE] [RESERVE milliseconds]",
+        syntax: "key owner lease [BLOCK timeout] [SESSION] [ONCE] [FENCE] [RESERVE milliseconds]",
         arity: -4,
         flags: "write denyoom blocking",
         key: "RW access update",
@@ -48,7 +48,7 @@ const COMMANDS: [Known; 10] = [
     },
     Known {
         name: "rwlock.upgrade",
-        syntax: "key owner lease [BLOCK timeout] [SESSION]",
+        syntax: "key owner lease [BLOCK timeout] [SESSION] [FENCE]",
         arity: -4,
         flags: "write denyoom blocking",
         key: "RW access update",
