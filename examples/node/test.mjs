@@ -182,7 +182,7 @@ async function impatient(library) {
     const locks = new Locks(ioredis(client))
     return { locks, close: () => (locks.close(), client.disconnect()) }
   }
-  const client = createClient({ url, socket: { socketTimeout: 200 } })
+  const client = createClient({ url, socket: { socketTimeout: 200, reconnectStrategy: 10 } })
   client.on('error', () => {})
   await client.connect()
   const locks = new Locks(nodeRedis(client))
