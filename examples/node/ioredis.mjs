@@ -7,15 +7,17 @@ export function ioredis(client) {
 
     async node(key) {
       const near = client.isCluster ? await nodeOf(client, key) : client
-      return { name: near.options.key ?? '', connect: (onclose) => connect(near, onclose) }
+      return { name: nameOf(near), connect: (onclose) => connect(near, onclose) }
     },
   }
 }
 
+const nameOf = ({ options: { host, port, path } }) => path ?? `${host}:${port}`
+
 async function nodeOf(cluster, key) {
   const slot = await cluster.call('CLUSTER', 'KEYSLOT', key)
   const [name] = cluster.slots[slot] ?? []
-  const node = cluster.nodes('master').find((node) => node.options.key === name)
+  const node = cluster.nodes('master').find((node) => nameOf(node) === name)
   if (!node) throw new Error(`no node is known for slot ${slot}`)
   return node
 }
