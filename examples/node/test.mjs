@@ -129,7 +129,7 @@ function tests(library) {
     })
   })
 
-  test('a wait outlives the timeouts of the client and a broken connection', async () => {
+  test('a wait outlives the timeouts of the client, a broken connection and a failover', async () => {
     const { name, locks, command, inspect, waiters } = await fresh()
     const hasty = await impatient(library)
     const waiting = await locks.withReadLock(name, async () => {
@@ -140,6 +140,11 @@ function tests(library) {
       assert.ok(waiter.waited >= 600, 'it is the same wait')
       await command(name, 'CLIENT', 'KILL', 'ID', `${waiter.client}`)
       await waiters(0)
+      await waiters(1)
+      await command(name, 'REPLICAOF', '127.0.0.1', '1')
+      await waiters(0)
+      await sleep(300) // it is told READONLY meanwhile
+      await command(name, 'REPLICAOF', 'NO', 'ONE')
       await waiters(1)
       return waiting
     })

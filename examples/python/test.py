@@ -159,6 +159,26 @@ class Sync(unittest.TestCase):
         thread.join()
         self.assertTrue(got.is_set())
 
+    def test_one_who_waits_outlives_a_failover(self):
+        got = threading.Event()
+
+        def take():
+            with self.locks.write(self.name, wait=20):
+                got.set()
+
+        with self.locks.read(self.name):
+            thread = threading.Thread(target=take)
+            thread.start()
+            self.waits()
+            self.client.replicaof("127.0.0.1", 1)
+            until(lambda: self.inspect("waiters_total") == 0)
+            time.sleep(0.3)  # it is told READONLY meanwhile
+            self.assertTrue(thread.is_alive())
+            self.client.replicaof("NO", "ONE")
+            self.waits()
+        thread.join()
+        self.assertTrue(got.is_set())
+
     def test_a_hold_without_a_session_is_renewed(self):
         with self.locks.write(self.name, lease=0.3, session=False) as hold:
             time.sleep(1)
@@ -255,7 +275,7 @@ class Asyncio(unittest.IsolatedAsyncioTestCase):
                 await self.waits(0)
             self.assertEqual(await self.inspect("mode"), "free")
 
-    async def test_a_wait_outlives_the_clients_timeout_and_a_broken_connection(self):
+    async def test_a_wait_outlives_timeouts_breaks_and_a_failover(self):
         hasty_client = redis.asyncio.Redis.from_url(URL, socket_timeout=0.2)
         hasty = rwlock_asyncio.Locks(hasty_client)
         async with self.locks.read(self.name):
@@ -267,6 +287,11 @@ class Asyncio(unittest.IsolatedAsyncioTestCase):
             self.assertGreaterEqual(entry["waited"], 600, "it is the same wait")
             await self.client.client_kill_filter(_id=entry["client"])
             await self.waits(0)
+            await self.waits(1)
+            await self.client.replicaof("127.0.0.1", 1)
+            await self.waits(0)
+            await asyncio.sleep(0.3)  # it is told READONLY meanwhile
+            await self.client.replicaof("NO", "ONE")
             await self.waits(1)
         await waiter
         await hasty.aclose()

@@ -73,7 +73,7 @@ ask DEL "$name" >/dev/null
 check 'so is a server that is not there' 1 \
     "$(RWLOCK_CLI='redis-cli -p 1' status_of with_read_lock "$name" true 2>/dev/null)"
 
-# A connection that breaks while one waits: it asks again.
+# A connection that breaks while one waits, then a failover: it asks again.
 broken() {
     with_write_lock -w 20 "$name" echo granted >"$granted" &
     waiter=$!
@@ -81,11 +81,16 @@ broken() {
     client=$(inspect client)
     ask CLIENT KILL ID "$client" >/dev/null
     until [ "$(inspect client)" != "$client" ] && [ "$(inspect waiters_total)" = 1 ]; do sleep 0.01; done
+    ask REPLICAOF 127.0.0.1 1 >/dev/null
+    until_ waiters_total 0
+    sleep 0.3 # it is told READONLY meanwhile
+    ask REPLICAOF NO ONE >/dev/null
+    until_ waiters_total 1
 }
 granted=$(mktemp)
 with_read_lock "$name" broken
 wait "$waiter"
-check 'one who waits asks again when the connection breaks' granted "$(cat "$granted")"
+check 'one who waits asks again after a break and a failover' granted "$(cat "$granted")"
 rm "$granted"
 
 # kill -9 of the script: the hold goes with what it ran, which here is a builtin.

@@ -16,7 +16,13 @@ PROGRAM = [sys.executable, top.__file__]
 class Shown(unittest.TestCase):
     def setUp(self):
         self.name = f"test:{uuid.uuid4().hex[:12]}"
-        self.server = top.Server(URL)
+        self.server = self.connect()
+
+    def connect(self):
+        server = top.Server(URL)
+        self.addCleanup(server._socket.close)
+        self.addCleanup(server._stream.close)
+        return server
 
     def tearDown(self):
         self.server.ask("RWLOCK.FORCEUNLOCK", self.name)
@@ -29,7 +35,7 @@ class Shown(unittest.TestCase):
 
     def wait_for(self, kind, owner):
         """A client that waits. Its connection is left open, for its reply to come."""
-        waiter = top.Server(URL)
+        waiter = self.connect()
         before = self.inspect()["waiters_total"]
         words = [f"RWLOCK.{kind}", self.name, owner, "30000", "BLOCK", "0"]
         sent = "".join(f"${len(word)}\r\n{word}\r\n" for word in words)
@@ -37,8 +43,6 @@ class Shown(unittest.TestCase):
         end = time.monotonic() + 10
         while self.inspect()["waiters_total"] == before:
             self.assertLess(time.monotonic(), end, "it does not wait")
-        self.addCleanup(waiter._socket.close)
-        self.addCleanup(waiter._stream.close)
 
     def inspect(self):
         return top.fields(self.server.ask("RWLOCK.INSPECT", self.name))
