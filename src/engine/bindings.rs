@@ -38,7 +38,7 @@ impl Engine {
         let Some(client) = terms.session else {
             return grant;
         };
-        let lock = self.memory.entry(scene.db, store.key().bytes()).id.clone();
+        let lock = self.memory.entry(scene.db, store.key().bytes()).1.id();
         if terms.once {
             // The binding moves to this connection.
             if let Some(id) = self.binding_of(&lock, owner.bytes(), |binding| binding.hold == hold)

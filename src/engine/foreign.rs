@@ -1,6 +1,8 @@
 //! What others do to locks, and what the clock does.
 
 use super::alarms::Alarm;
+use super::lapse::set_due;
+use super::memory::Known;
 use super::sessions::{BindingId, Grant};
 use super::wait::{Answer, Waiter};
 use super::{Engine, Error, Scene};
@@ -89,13 +91,13 @@ impl Engine {
     fn note_replaced(&mut self, db: i32, key: &[u8]) {
         if let Some(known) = self.memory.get_mut(db, key) {
             known.mode = None;
-            known.token = None;
+            known.set_token(None);
             self.unbind_lock(db, key);
         }
     }
 
     fn note_db(&mut self, db: Option<i32>) {
-        let locks: Vec<_> = self.memory.locks(db).map(|known| known.id.clone()).collect();
+        let locks: Vec<_> = self.memory.locks(db).map(Known::id).collect();
         for lock in locks {
             self.note_replaced(lock.db, &lock.name);
             self.look_now(lock.db, &lock.name);
@@ -104,14 +106,11 @@ impl Engine {
 
     /// Forgets all but who waits: another server is the primary now.
     pub fn retire(&mut self) {
-        let locks: Vec<_> = self.memory.locks(None).map(|known| known.id.clone()).collect();
+        let locks: Vec<_> = self.memory.locks(None).map(Known::id).collect();
         for lock in locks {
             self.note_replaced(lock.db, &lock.name);
-            if let Some(known) = self.memory.get_mut(lock.db, &lock.name) {
-                if let Some(due) = known.due.take() {
-                    self.alarms.remove(due, Alarm::Lock(lock.clone()));
-                }
-            }
+            let (place, known) = self.memory.entry(lock.db, &lock.name);
+            set_due(&mut self.alarms, place, known, None);
             self.forget_if_idle(lock.db, &lock.name);
         }
         self.sweeping = None;
@@ -167,10 +166,12 @@ impl Engine {
                 // Why ever it could not be renewed: it ends with its lease.
                 let _ = self.renew_session(scene, id);
             }
-            Alarm::Lock(lock) => {
-                if let Some(known) = self.memory.get_mut(lock.db, &lock.name) {
-                    known.due = None;
-                }
+            Alarm::Lock(place) => {
+                let Some(known) = self.memory.at_mut(place) else {
+                    return;
+                };
+                known.set_due(None);
+                let lock = known.id();
                 ctx.select(lock.db);
                 let scene = Scene { ctx, db: lock.db, by_alarm: true };
                 let key = Text::new(&lock.name);
@@ -190,12 +191,12 @@ impl Engine {
     }
 
     fn put_off(&mut self, at: Millis, alarm: Alarm) {
-        match &alarm {
-            Alarm::Lock(lock) => match self.memory.get_mut(lock.db, &lock.name) {
-                Some(known) => known.due = Some(at),
+        match alarm {
+            Alarm::Lock(place) => match self.memory.at_mut(place) {
+                Some(known) => known.set_due(Some(at)),
                 None => return,
             },
-            Alarm::Session(id) => match self.sessions.get_mut(*id) {
+            Alarm::Session(id) => match self.sessions.get_mut(id) {
                 Some(binding) => binding.due = at,
                 None => return,
             },

@@ -1,6 +1,7 @@
 //! Writing a lock back, and looking at one when its time has come.
 
-use super::alarms::Alarm;
+use super::alarms::{Alarm, Alarms};
+use super::memory::{Known, Place};
 use super::{Engine, Error, Scene};
 use crate::core::{Announcement, End, Lock, Millis, Mode};
 use crate::store::{Owner, Seen, Store, Survey};
@@ -41,7 +42,7 @@ impl Engine {
     pub(super) fn catch_up(&mut self, scene: Scene<'_>, store: &mut Store<'_>) {
         let due = match self.memory.get(scene.db, store.key().bytes()) {
             None => store.exists(),
-            Some(known) => known.due.is_some_and(|due| store.now() > due),
+            Some(known) => known.due().is_some_and(|due| store.now() > due),
         };
         if due {
             // What is no lock is for the command to say.
@@ -111,19 +112,16 @@ impl Engine {
             match self.memory.get_mut(scene.db, name) {
                 None => return,
                 Some(known) if known.queue.is_none() => {
-                    if let Some(due) = known.due {
-                        self.alarms.remove(due, Alarm::Lock(known.id.clone()));
-                    }
-                    self.memory.remove(scene.db, name);
+                    self.forget(scene.db, name);
                     return;
                 }
                 Some(_) => {}
             }
         }
-        let known = self.memory.entry(scene.db, name);
+        let (place, known) = self.memory.entry(scene.db, name);
         known.mode = mode;
         if mode != Some(Mode::Write) {
-            known.token = None;
+            known.set_token(None);
         }
         if mode != Some(Mode::Read) {
             known.readers = None;
@@ -138,16 +136,25 @@ impl Engine {
             due = sooner(due, Some(store.now() + again));
         }
         if how == Due::NotLater && mode.is_some() {
-            due = sooner(due, known.due);
+            due = sooner(due, known.due());
         }
-        set_due(&mut self.alarms, known, due);
+        set_due(&mut self.alarms, place, known, due);
+    }
+
+    /// Forgets a lock.
+    pub(super) fn forget(&mut self, db: i32, name: &[u8]) {
+        if let Some((place, due)) = self.memory.remove(db, name) {
+            if let Some(due) = due {
+                self.alarms.remove(due, Alarm::Lock(place));
+            }
+        }
     }
 
     /// Has a lock looked at soon, for the server takes no writes now.
     pub(super) fn try_again(&mut self, scene: Scene<'_>, store: &Store<'_>) {
-        let known = self.memory.entry(scene.db, store.key().bytes());
-        let due = sooner(known.due, Some(store.now() + TRY_AGAIN));
-        set_due(&mut self.alarms, known, due);
+        let (place, known) = self.memory.entry(scene.db, store.key().bytes());
+        let due = sooner(known.due(), Some(store.now() + TRY_AGAIN));
+        set_due(&mut self.alarms, place, known, due);
     }
 
     /// Has a lock looked at when another of its times comes.
@@ -158,9 +165,9 @@ impl Engine {
     /// The same.
     pub(super) fn look_at(&mut self, db: i32, name: &[u8], end: End) {
         if let End::At(at) = end {
-            let known = self.memory.entry(db, name);
-            let due = sooner(known.due, Some(at));
-            set_due(&mut self.alarms, known, due);
+            let (place, known) = self.memory.entry(db, name);
+            let due = sooner(known.due(), Some(at));
+            set_due(&mut self.alarms, place, known, due);
         }
     }
 
@@ -171,9 +178,9 @@ impl Engine {
 
     /// Has a lock that somebody else has changed looked at as soon as may be.
     pub(super) fn look_now(&mut self, db: i32, name: &[u8]) {
-        let known = self.memory.entry(db, name);
+        let (place, known) = self.memory.entry(db, name);
         known.readers = None;
-        set_due(&mut self.alarms, known, Some(0));
+        set_due(&mut self.alarms, place, known, Some(0));
     }
 }
 
@@ -193,19 +200,16 @@ fn sooner(one: Option<Millis>, other: Option<Millis>) -> Option<Millis> {
     }
 }
 
-fn set_due(
-    alarms: &mut super::alarms::Alarms,
-    known: &mut super::memory::Known,
-    due: Option<Millis>,
-) {
-    if known.due == due {
+pub(super) fn set_due(alarms: &mut Alarms, place: Place, known: &mut Known, due: Option<Millis>) {
+    let before = known.due();
+    if before == due {
         return;
     }
-    if let Some(old) = known.due {
-        alarms.remove(old, Alarm::Lock(known.id.clone()));
+    if let Some(before) = before {
+        alarms.remove(before, Alarm::Lock(place));
     }
-    if let Some(new) = due {
-        alarms.add(new, Alarm::Lock(known.id.clone()));
+    if let Some(due) = due {
+        alarms.add(due, Alarm::Lock(place));
     }
-    known.due = due;
+    known.set_due(due);
 }

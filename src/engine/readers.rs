@@ -13,7 +13,7 @@ use hashbrown::HashMap;
 use std::collections::BTreeSet;
 
 /// From how many fields of the hash on ends are remembered.
-const MANY: usize = 32;
+const MANY: usize = 8;
 
 /// The ends of the read holds of all owners.
 #[derive(Debug, Default)]

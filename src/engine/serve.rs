@@ -68,7 +68,7 @@ impl Engine {
         if queue.is_empty() {
             self.forget_if_idle(scene.db, name);
         } else {
-            self.memory.entry(scene.db, name).queue = Some(queue);
+            self.memory.entry(scene.db, name).1.queue = Some(queue);
             self.look_by(scene, store, core::End::At(store.now() + 1_000));
         }
         for owner in granted {

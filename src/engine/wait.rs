@@ -73,7 +73,7 @@ impl Engine {
         if max > 0 && self.waiters.len() >= max {
             return Err(Error::TooManyWaiters);
         }
-        let known = self.memory.entry(scene.db, store.key().bytes());
+        let (_, known) = self.memory.entry(scene.db, store.key().bytes());
         let queue = known.queue.get_or_insert_default();
         if want == Want::Upgrade {
             if let Some(other) = queue.other_upgrade(&owner) {
@@ -87,7 +87,7 @@ impl Engine {
             self.alarms.add(at, Alarm::Waiter(id));
         }
         let waiter = Waiter {
-            lock: known.id.clone(),
+            lock: known.id(),
             owner: owner.clone(),
             terms: waiting.terms,
             since: waiting.since,
@@ -207,14 +207,9 @@ impl Engine {
 
     /// Forgets a lock that is neither held nor waited for.
     pub(super) fn forget_if_idle(&mut self, db: i32, name: &[u8]) {
-        let Some(known) = self.memory.get(db, name) else {
-            return;
-        };
-        if known.mode.is_none() && known.queue.is_none() {
-            if let Some(due) = known.due {
-                self.alarms.remove(due, Alarm::Lock(known.id.clone()));
-            }
-            self.memory.remove(db, name);
+        let known = self.memory.get(db, name);
+        if known.is_some_and(|known| known.mode.is_none() && known.queue.is_none()) {
+            self.forget(db, name);
         }
     }
 

@@ -42,7 +42,8 @@ impl<'a> Ctx<'a> {
         Ctx { command: true, ..self }
     }
 
-    /// The same context as `redis-module` knows it, where a module is loaded.
+    /// The same context as `redis-module` knows it, where a module is loaded or
+    /// unloaded.
     pub fn of_load(context: &'a redis_module::Context) -> Option<Ctx<'a>> {
         // SAFETY: `redis-module` borrows it to the function that loads us.
         unsafe { Ctx::new(context.ctx) }

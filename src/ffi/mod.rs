@@ -10,6 +10,7 @@
 //! - *lifetime*: a [`Ctx`] lives only inside the callback that got it, and
 //!   what borrows from it cannot outlive that.
 
+mod access;
 mod alarm;
 mod alloc;
 mod block;

@@ -58,9 +58,15 @@ pub fn start(ctx: Ctx<'_>, settings: Settings) -> Result<(), String> {
 }
 
 /// Stops all of it, before the module is unloaded. The server does not unload
-/// one that has blocked clients.
-pub fn stop() {
+/// one that has blocked clients. Why else it is not to be is said in the error.
+pub fn stop(ctx: Ctx<'_>) -> Result<(), String> {
+    if ctx.acl_names_commands() {
+        return Err("an ACL rule names one of its commands, and the server would crash: \
+                    take it out (+@rwlock may stay)"
+            .into());
+    }
     *lock(&SERVER) = None;
+    Ok(())
 }
 
 /// Runs a use case, with all that has happened noted before, and all that

@@ -68,6 +68,9 @@ pub(super) enum Excess {
 
 /// A count in the hash: a positive integer in plain decimal.
 pub(super) fn count(text: &[u8]) -> Result<u64, Error> {
+    if text == b"1" {
+        return Ok(1);
+    }
     let plain = matches!(text.first(), Some(b'1'..=b'9')) && text.iter().all(u8::is_ascii_digit);
     std::str::from_utf8(text)
         .ok()

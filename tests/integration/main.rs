@@ -2,6 +2,8 @@
 
 #![expect(clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
 
+mod access;
+mod access_keys;
 mod acquire;
 mod announcements;
 mod arguments;
@@ -41,6 +43,7 @@ mod migration;
 mod names;
 mod observe;
 mod once;
+mod operations;
 mod order;
 mod pauses;
 mod pending;
