@@ -109,6 +109,13 @@ class Shown(unittest.TestCase):
     def test_no_name_steers_the_terminal(self):
         self.assertEqual(top.printable(b"a\x1b[2J\xff\n"), "a\\x1b[2J\\xff\\n")
 
+    def test_the_demonstration(self):
+        demo = os.path.join(os.path.dirname(top.__file__), "demo.py")
+        text = subprocess.run([sys.executable, demo, URL], capture_output=True, text=True, timeout=60)
+        self.assertEqual((text.returncode, text.stderr), (0, ""))
+        self.assertIn("per second:", text.stdout)
+        self.assertRegex(text.stdout, r"\b(checkout|warehouse|shop|report)-\w (writes|reads), client \d+\b")
+
     def test_it_says_what_is_wrong(self):
         for words, said in (
             (["redis://127.0.0.1:1"], "refused"),
