@@ -153,6 +153,9 @@ export class Locks {
     }
     try {
       const taken = await entry.taken
+      if (options.fence && taken.token === undefined) {
+        throw new TypeError(`${lock} is held without a fencing token: ask for it there`)
+      }
       return new Hold({ ...taken, owner, leave: async () => left() && taken.release() })
     } catch (error) {
       left()

@@ -76,6 +76,7 @@ function tests(library) {
         locks.withWriteLock(name, { owner, wait: 0 }, async () => {}),
         locks.withReadLock(name, { owner, wait: 0 }, async () => {}),
       ])
+      await assert.rejects(locks.write(name, { owner, fence: true }), TypeError)
       assert.equal((await inspect()).mode, 'write')
     })
     assert.equal((await inspect()).mode, 'free')

@@ -117,13 +117,15 @@ class Locks:
         # deadlocks go by the owner.
         owner = f"{_PROCESS}:{os.getpid()}:{threading.get_ident()}"
         held = self._local.__dict__.setdefault("held", {})
-        hold = held.get((kind, name))
+        hold = held.get((owner, kind, name))
         if hold:
+            if fence and hold.token is None:
+                raise ValueError(f"{name} is held without a fencing token: ask for it there")
             hold._depth += 1
         else:
             hold = Hold(self, kind, name, owner, max(1, round(lease * 1000)))
             self._acquire(hold, wait, session, fence)
-            held[kind, name] = hold
+            held[owner, kind, name] = hold
         failed = True
         try:
             yield hold
@@ -131,7 +133,7 @@ class Locks:
         finally:
             hold._depth -= 1
             if not hold._depth:
-                del held[kind, name]
+                del held[owner, kind, name]
                 # What went wrong inside is told rather than what follows from it.
                 with suppress(*([LockError, redis.RedisError] if failed else [])):
                     self._release(hold)

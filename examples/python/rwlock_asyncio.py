@@ -132,6 +132,8 @@ class Locks:
         task = self._tasks.setdefault(asyncio.current_task(), _Task())
         hold = task.held.get((kind, name))
         if hold:
+            if fence and hold.token is None:
+                raise ValueError(f"{name} is held without a fencing token: ask for it there")
             hold._depth += 1
         else:
             hold = Hold(self, kind, name, task.owner, max(1, round(lease * 1000)))

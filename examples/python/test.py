@@ -80,8 +80,25 @@ class Sync(unittest.TestCase):
         with self.locks.write(self.name) as outer:
             with self.locks.write(self.name, wait=0) as inner, self.locks.read(self.name, wait=0):
                 self.assertIs(inner, outer)
+            with self.assertRaises(ValueError), self.locks.write(self.name, fence=True):
+                pass
+            self.elsewhere(self.in_a_fork)
             self.assertEqual(self.inspect("mode"), "write")
         self.assertEqual(self.inspect("mode"), "free")
+
+    def in_a_fork(self):
+        with self.locks.write(f"{self.name}:fork"):
+            child = os.fork()
+            if not child:
+                status = 2
+                try:
+                    with self.locks.write(f"{self.name}:fork", wait=0):
+                        status = 1
+                except rwlock.TimedOut:
+                    status = 0
+                finally:
+                    os._exit(status)
+            self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 0)
 
     def test_a_lost_hold_is_told(self):
         with self.assertRaises(rwlock.NotHeld), self.locks.write(self.name) as hold:

@@ -2,7 +2,9 @@
 # Three readers and two writers, each a process, on one lock. Prints what happens when.
 set -eu
 cd "$(dirname "$0")"
+# shellcheck source=rwlock.sh
 . ./rwlock.sh
+# shellcheck disable=SC2034 # rwlock.sh reads it
 RWLOCK_CLI="redis-cli -u ${REDIS_URL:-redis://127.0.0.1:6379}"
 start=${EPOCHREALTIME/[.,]/}
 

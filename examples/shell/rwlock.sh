@@ -63,7 +63,7 @@ _rwlock_with() {
 }
 
 # The hold is a session: it lives as long as the connection of a redis-cli that runs
-# beside us, and that lives until its input ends, whatever may happen to us.
+# beside us, and that is ended when its input ends, whatever may happen to us.
 _rwlock_take() {
     local begun=${EPOCHREALTIME/[.,]/} left=0 block='' reached=
     while :; do
@@ -112,10 +112,15 @@ _rwlock_take() {
 _rwlock_open() {
     local pipes
     pipes=$(mktemp -d)
-    mkfifo "$pipes/to" "$pipes/from"
-    # shellcheck disable=SC2086 # a command with its options
-    ${RWLOCK_CLI:-redis-cli} --raw <"$pipes/to" >"$pipes/from" 2>&1 &
-    # Ours to open only after redis-cli's: each waits for the other end.
+    mkfifo "$pipes/to" "$pipes/words" "$pipes/from"
+    (
+        # shellcheck disable=SC2086 # a command with its options
+        ${RWLOCK_CLI:-redis-cli} --raw <"$pipes/words" >"$pipes/from" 2>&1 &
+        # While it waits for an answer it does not see that its input has ended.
+        cat "$pipes/to" >"$pipes/words"
+        kill $!
+    ) 2>/dev/null &
+    # Each waits for its other end to be opened.
     exec {to}>"$pipes/to" {from}<"$pipes/from"
     disown
     rm -r "$pipes"

@@ -3,6 +3,7 @@
 # and runs the demonstration.
 set -eu
 cd "$(dirname "$0")"
+# shellcheck source=rwlock.sh
 . ./rwlock.sh
 RWLOCK_CLI="redis-cli -u $RWLOCK_URL"
 name="test:\"$$\\ "
@@ -104,6 +105,17 @@ rm "$pipe"
 kill -9 $script
 wait $script 2>/dev/null || :
 check 'a session ends with its process' 0 "$(status_of with_write_lock -w 20 "$name" true)"
+
+# So does a wait.
+waits_no_longer() {
+    RWLOCK_CLI=$RWLOCK_CLI bash -c '. ./rwlock.sh; with_write_lock "$1" true' _ "$name" &
+    until_ waiters_total 1
+    kill -9 $!
+    wait $! 2>/dev/null || :
+    until_ waiters_total 0
+}
+with_read_lock "$name" waits_no_longer
+check 'and so does a wait' free "$(inspect mode)"
 
 echo "$passed checks passed"
 REDIS_URL=$RWLOCK_URL ./demo.sh

@@ -3,6 +3,7 @@
 # that nobody else is in: `worker.sh <name>`. See ../README.md.
 set -eu
 cd "$(dirname "$0")"
+# shellcheck source=rwlock.sh
 . ./rwlock.sh
 name=$1
 read -r -a locks <<<"$RWLOCK_LOCKS"
