@@ -44,8 +44,8 @@ fn try_load(context: &Context, args: &[RedisString]) -> Result<(), String> {
     let ctx = Ctx::of_load(context).ok_or("the server gave no context")?;
     server::check(ctx)?;
     let args: Vec<&[u8]> = args.iter().map(|arg| arg.as_slice()).collect();
-    let settings = server::settings(&args)?;
     ffi::log_panics();
+    let settings = server::load_settings(ctx, &args)?;
     store::init(ctx);
     server::start(ctx, settings)?;
     command::register(ctx)

@@ -3,14 +3,14 @@
 use super::alarms::Alarm;
 use super::lapse::set_due;
 use super::memory::Known;
-use super::sessions::{BindingId, Grant};
+use super::sessions::Grant;
 use super::wait::{Answer, Waiter};
-use super::{Engine, Error, Scene};
+use super::{Engine, Error, Scene, Settings};
 use crate::core::{Millis, WaiterId};
 use crate::ffi::{Access, Ctx, Text, Version};
 use crate::store::{self, locks_of_key, Owner, Store};
 
-/// Something that changed keys behind the module's back.
+/// Something that changed behind the engine's back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// A key's lease or life: it got or lost an expiry.
@@ -27,6 +27,8 @@ pub enum Change {
     Everything,
     /// A client is gone.
     Disconnected(u64),
+    /// An operator has set these.
+    Settings(Settings),
 }
 
 impl Engine {
@@ -53,6 +55,7 @@ impl Engine {
                     self.gone.push(id);
                 }
             }
+            Change::Settings(settings) => self.set(settings),
         }
     }
 
@@ -114,6 +117,8 @@ impl Engine {
             self.forget_if_idle(lock.db, &lock.name);
         }
         self.sweeping = None;
+        self.unsearched = false;
+        self.swept = false;
         self.gone.clear();
         self.undelivered.clear();
     }
@@ -151,7 +156,18 @@ impl Engine {
         for alarm in later {
             self.put_off(ctx.now() + PUT_OFF, alarm);
         }
+        if may_write && std::mem::take(&mut self.unsearched) {
+            // All who may get in have got in.
+            self.break_all_circles(ctx);
+        }
         self.not_before = if may_write { 0 } else { ctx.now() + PUT_OFF };
+    }
+
+    /// Does what is due now, where the server takes writes.
+    pub(super) fn do_alarms(&mut self, ctx: Ctx<'_>) {
+        while let Some(alarm) = self.alarms.take_due(ctx.now()) {
+            self.do_alarm(ctx, alarm);
+        }
     }
 
     fn do_alarm(&mut self, ctx: Ctx<'_>, alarm: Alarm) {
@@ -224,27 +240,17 @@ impl Engine {
     }
 
     fn undo(&mut self, ctx: Ctx<'_>, waiter: &Waiter) {
-        let Some(Grant { hold, is_new, .. }) = waiter.grant else {
+        let Some(Grant { hold, is_new, binding, .. }) = waiter.grant else {
             return;
         };
         ctx.select(waiter.lock.db);
         let scene = Scene { ctx, db: waiter.lock.db, by_alarm: true };
-        if let Some(client) = waiter.terms.session {
-            // The binding knows, and may have seen to it already.
-            let bindings = self.sessions.of_client(client);
-            let is_it = |id: &BindingId| {
-                self.sessions.get(*id).is_some_and(|binding| {
-                    binding.hold == hold
-                        && binding.lock == waiter.lock
-                        && binding.owner == waiter.owner
-                })
-            };
-            match bindings.into_iter().find(is_it) {
-                Some(id) if is_new => {
-                    let _ = self.release_session(scene, id);
-                }
-                Some(id) => self.unbind(id),
-                None => {}
+        if let Some(id) = binding {
+            // It knows, and may have seen to it already.
+            if is_new {
+                let _ = self.release_session(scene, id);
+            } else {
+                self.unbind(id);
             }
             return;
         }
@@ -264,7 +270,10 @@ impl Engine {
     /// The answer with this number was, or could not be, delivered.
     pub fn answered(&mut self, ctx: Ctx<'_>, id: WaiterId, delivered: bool) {
         if let Some(waiter) = self.underway.remove(&id) {
-            if !delivered {
+            if delivered {
+                self.figures.delivered(&waiter, ctx.now());
+                self.sessions.tell(waiter.grant);
+            } else {
                 // An old server leaves a client without any reply that CLIENT
                 // UNBLOCK names just now; it would take the reply to its next
                 // command for this one's.
@@ -279,7 +288,7 @@ impl Engine {
     /// When there is something to do next.
     pub fn next_alarm(&self) -> Option<Millis> {
         let sweep = self.sweeping.as_ref().map(|sweeping| sweeping.due.max(self.not_before));
-        let pressed = !self.gone.is_empty() || !self.undelivered.is_empty();
+        let pressed = !self.gone.is_empty() || !self.undelivered.is_empty() || self.unsearched;
         let pressed = pressed.then_some(self.not_before);
         [self.alarms.first(), sweep, pressed].into_iter().flatten().min()
     }

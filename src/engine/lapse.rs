@@ -2,6 +2,7 @@
 
 use super::alarms::{Alarm, Alarms};
 use super::memory::{Known, Place};
+use super::notices::What;
 use super::{Engine, Error, Scene};
 use crate::core::{Announcement, End, Lock, Millis, Mode};
 use crate::store::{Owner, Seen, Store, Survey};
@@ -27,13 +28,22 @@ impl Engine {
         owner: &Owner<'_>,
         after: &Lock,
     ) -> Result<(), Error> {
-        store.commit(seen, owner, after)?;
+        let last = self.last_owner(scene, store);
+        store.commit(seen, owner, after, last.as_deref())?;
+        if seen.has_lapsed() {
+            self.notice(scene, store, What::Lapsed);
+        }
         self.bindings_follow(scene, store, owner, seen);
+        let lapsed = seen.lapsed();
+        self.figures.count_lapsed(lapsed);
         if after.mode() == Some(Mode::Read) {
             self.remember_reader(scene, store, owner.bytes(), &after.own.reads);
         }
         let earliest = after.own.reads.iter().copied().fold(after.end, End::min);
-        self.remember(scene, store, after, earliest, Due::NotLater);
+        let gone = seen.lock.own.count().saturating_add(lapsed);
+        let holds = |before| after.own.count().saturating_add(before).saturating_sub(gone);
+        self.remember(scene, store, after, holds, earliest, Due::NotLater);
+        self.remember_last(scene, store, owner.bytes(), after);
         Ok(())
     }
 
@@ -61,7 +71,8 @@ impl Engine {
             let owner = Owner::nobody();
             let seen = self.look(scene, store, &owner, Survey::Mode)?;
             if !seen.lock.is_free() {
-                self.remember(scene, store, &seen.lock, earliest.min(seen.lock.end), Due::Exactly);
+                let earliest = earliest.min(seen.lock.end);
+                self.remember(scene, store, &seen.lock, |holds| holds, earliest, Due::Exactly);
                 self.serve(scene, store);
                 return Ok(());
             }
@@ -70,38 +81,49 @@ impl Engine {
         let seen = match store.look(&owner, Survey::Ends) {
             Ok(seen) => seen,
             Err(error) => {
-                self.remember(scene, store, &Lock::free(), End::Never, Due::Exactly);
+                self.remember(scene, store, &Lock::free(), |_| 0, End::Never, Due::Exactly);
                 self.fail_queue(scene, store, &Error::Store(error.clone()));
                 return Err(error.into());
             }
         };
         let known = self.memory.get(scene.db, store.key().bytes());
-        let before = known.and_then(|known| known.mode);
+        let before = known.and_then(|known| Some((known.mode?, known.holds)));
         let mut after = seen.lock.clone();
         if after.mode() == Some(Mode::Read) {
             // Somebody may have shortened the hash's expiry below a reader's.
             after.lengthen_to_readers();
         }
-        store.commit(&seen, &owner, &after)?;
+        let last = self.last_owner(scene, store);
+        store.commit(&seen, &owner, &after, last.as_deref())?;
         self.bindings_follow(scene, store, &owner, &seen);
-        if !seen.has_hash() {
-            store.announce(before.map(|mode| match mode {
+        self.figures.count_lapsed(seen.lapsed());
+        if let (false, Some((mode, holds))) = (seen.has_hash(), before) {
+            let ended = match mode {
                 Mode::Read => Announcement::ReadFreed,
                 Mode::Write => Announcement::WriteEnded,
-            }));
+            };
+            store.announce(Some(ended), last.as_deref().unwrap_or_default());
+            self.figures.count_lapsed(holds.into());
         }
-        self.remember(scene, store, &after, seen.earliest.min(after.end), Due::Exactly);
+        if seen.has_lapsed() || !seen.has_hash() && before.is_some() {
+            self.notice(scene, store, What::Lapsed);
+        }
+        let earliest = seen.earliest.min(after.end);
+        self.remember(scene, store, &after, |_| seen.holds, earliest, Due::Exactly);
         self.remember_readers(scene, store);
+        self.remember_last(scene, store, owner.bytes(), &after);
         self.serve(scene, store);
         Ok(())
     }
 
-    /// Remembers a lock and when to look at it again.
+    /// Remembers a lock and when to look at it again. `holds`: how many it has,
+    /// from how many it had.
     pub(super) fn remember(
         &mut self,
         scene: Scene<'_>,
         store: &Store<'_>,
         lock: &Lock,
+        holds: impl FnOnce(u64) -> u64,
         earliest: End,
         how: Due,
     ) {
@@ -123,6 +145,7 @@ impl Engine {
         if mode != Some(Mode::Write) {
             known.set_token(None);
         }
+        known.holds = u32::try_from(holds(known.holds.into())).unwrap_or(u32::MAX);
         if mode != Some(Mode::Read) {
             known.readers = None;
         }

@@ -4,7 +4,7 @@
 //! for each database leads from a name to a place in one list.
 
 use super::readers::Readers;
-use crate::core::{Millis, Mode, Queue, Token};
+use crate::core::{Millis, Mode, OwnerId, Queue, Token};
 use hashbrown::{DefaultHashBuilder, HashTable};
 use std::cell::Cell;
 use std::hash::BuildHasher;
@@ -31,7 +31,11 @@ pub struct Known {
     pub queue: Option<Box<Queue>>,
     /// Its readers, when there are many.
     pub readers: Option<Box<Readers>>,
+    last: Option<Box<OwnerId>>,
     db: i32,
+    /// How many live holds it had when last looked at, to be told when all of
+    /// them lapse.
+    pub holds: u32,
     /// The mode that it had when last looked at; None: free.
     pub mode: Option<Mode>,
 }
@@ -56,6 +60,16 @@ impl Known {
     /// Remembers when it rings.
     pub fn set_due(&mut self, due: Option<Millis>) {
         self.due = due.unwrap_or(NEVER);
+    }
+
+    /// The owner whose hold ends last, where announcements name owners.
+    pub fn last(&self) -> Option<&OwnerId> {
+        self.last.as_deref()
+    }
+
+    /// Remembers it.
+    pub fn set_last(&mut self, last: Option<OwnerId>) {
+        self.last = last.map(Box::new);
     }
 
     /// The fencing token that its writer was given last, since it began to write.
@@ -115,6 +129,13 @@ impl Memory {
         let place = self.find(db, name).unwrap_or_else(|| self.add(db, name));
         let known = self.places[place.index()].get_or_insert_with(|| Known::new(db, name));
         (place, known)
+    }
+
+    /// Forgets of all locks whose hold ends last.
+    pub fn forget_last_owners(&mut self) {
+        for known in self.places.iter_mut().flatten() {
+            known.last = None;
+        }
     }
 
     /// Forgets a lock. Tells where it was, and when its alarm would have rung.
@@ -177,7 +198,9 @@ impl Known {
             token: NO_TOKEN,
             queue: None,
             readers: None,
+            last: None,
             db,
+            holds: 0,
             mode: None,
         }
     }

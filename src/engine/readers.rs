@@ -48,6 +48,11 @@ impl Readers {
         others.next().map(|(end, owner, _)| (*end, owner))
     }
 
+    /// The owner of the hold that ends last.
+    pub fn last(&self) -> Option<&OwnerId> {
+        self.by_end.last().map(|(_, owner, _)| owner)
+    }
+
     /// The end of the first.
     fn earliest(&self) -> End {
         self.by_end.first().map_or(End::Never, |(end, ..)| *end)

@@ -2,6 +2,7 @@
 
 use super::acquire::{left, Acquired, Terms};
 use super::alarms::Alarm;
+use super::figures::Told;
 use super::memory::LockId;
 use super::sessions::Grant;
 use super::{Engine, Error, Scene};
@@ -21,6 +22,8 @@ pub(super) struct Waiter {
     pub client: u64,
     /// What it was granted, while the answer is on its way.
     pub grant: Option<Grant>,
+    /// The same, as it is counted.
+    pub told: Told,
 }
 
 /// How a request is going to wait.
@@ -74,6 +77,7 @@ impl Engine {
             return Err(Error::TooManyWaiters);
         }
         let (_, known) = self.memory.entry(scene.db, store.key().bytes());
+        self.queues += usize::from(known.queue.is_none());
         let queue = known.queue.get_or_insert_default();
         if want == Want::Upgrade {
             if let Some(other) = queue.other_upgrade(&owner) {
@@ -94,6 +98,7 @@ impl Engine {
             until: waiting.until,
             client: scene.ctx.client_id().unwrap_or(0),
             grant: None,
+            told: Told::Other,
         };
         self.waiters.insert(id, waiter);
         let waits = self.waits_of.entry(owner.clone()).or_default();
@@ -124,7 +129,9 @@ impl Engine {
                 Ok(Acquired::Waiting(id))
             }
             Some(at) => {
-                self.underway.remove(&id);
+                if let Some(waiter) = self.underway.remove(&id) {
+                    self.sessions.tell(waiter.grant);
+                }
                 match self.answers.swap_remove(at).1 {
                     Answer::Failed(error) => Err(error),
                     Answer::Held(grant) => Ok(Acquired::Held(grant.token)),
@@ -154,8 +161,10 @@ impl Engine {
     /// Tells a waiter how it ended, and takes it off all books but the queue.
     pub(super) fn answer(&mut self, id: WaiterId, answer: Answer) {
         if let Some(mut waiter) = self.strike(id) {
+            waiter.told = Told::of(&answer);
             if let Answer::Held(grant) = &answer {
                 waiter.grant = Some(*grant);
+                self.sessions.keep_from(grant);
             }
             self.underway.insert(id, waiter);
             self.answers.push((id, answer));
@@ -199,6 +208,7 @@ impl Engine {
         queue.remove(id, waiter.terms.want);
         if queue.is_empty() {
             known.queue = None;
+            self.queues -= 1;
             self.forget_if_idle(*db, name);
         } else {
             self.serve_now(*db, name);

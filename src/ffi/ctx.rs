@@ -122,6 +122,12 @@ impl<'a> Ctx<'a> {
         status == raw::REDISMODULE_OK as c_int
     }
 
+    /// How many keys the selected database has.
+    pub fn key_count(self) -> u64 {
+        // SAFETY: a valid context.
+        unsafe { api!(RedisModule_DbSize)(self.raw()) }
+    }
+
     /// The id of the client whose command runs. None for one that is none: a
     /// call from another module, a replayed file.
     pub fn client_id(self) -> Option<u64> {

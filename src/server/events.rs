@@ -1,6 +1,6 @@
 //! What happens to the server and to its keys.
 
-use super::{audience, lock, HAS_NEWS, INBOX, SERVER};
+use super::{audience, eviction, lock, HAS_NEWS, INBOX, SERVER};
 use crate::engine::Change;
 use crate::ffi::{Ctx, Event, Happened, OnEvent, OnKeyEvent};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -66,6 +66,10 @@ impl OnEvent for Events {
             }
             Happened::AudienceChanged => audience::look(ctx),
             Happened::Tick => audience::look_again(ctx),
+            Happened::Configured => {
+                audience::look(ctx);
+                eviction::look(ctx);
+            }
         }
     }
 }
@@ -92,7 +96,8 @@ impl OnKeyEvent for Events {
     }
 }
 
-fn put(change: Change) {
+/// Notes a change, and has it read soon.
+pub(super) fn put(change: Change) {
     lock(&INBOX).push(change);
     HAS_NEWS.store(true, Ordering::Relaxed);
     // While the engine works it reads the inbox when the next one comes by, and

@@ -7,6 +7,7 @@ use super::holds::{Field, Stored, Whose};
 use super::lock::{Seen, Stale};
 use super::names::write_field;
 use super::numbering::{live_ends, renumber, Slot, Step, Steps};
+use super::publish::whose;
 use super::{Error, Owner, Store, NAMES, WORDS};
 use crate::core::{announcement, Announcement, End, Lock, Mode};
 use crate::ffi::{Access, Key, Propagate, Str, Text};
@@ -15,11 +16,29 @@ use smallvec::SmallVec;
 /// Timeout keys that are open for writing, by number.
 type Opened<'c> = SmallVec<[(u64, Text, Key<'c>); 1]>;
 
+/// What a FORCEUNLOCK removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Forced {
+    /// Nothing.
+    Nothing,
+    /// A reservation; nobody held the lock.
+    Reservation,
+    /// The lock, with so many holds.
+    Lock(u64),
+}
+
 impl<'c> Store<'c> {
     /// Makes the lock that was `seen` into `after`, as the owner who looked
     /// sees it, and removes the lapsed holds that the look met. Announces what
-    /// ended. On an error nothing has changed.
-    pub fn commit(&mut self, seen: &Seen, owner: &Owner<'_>, after: &Lock) -> Result<(), Error> {
+    /// ended; `last`: who was to hold the lock last, if that is remembered. On
+    /// an error nothing has changed.
+    pub fn commit(
+        &mut self,
+        seen: &Seen,
+        owner: &Owner<'_>,
+        after: &Lock,
+        last: Option<&[u8]>,
+    ) -> Result<(), Error> {
         let lapsed = seen.hash.is_some() && seen.lock.is_free();
         match after.mode() {
             // The hash outlived its holders; it is not the one to go on with.
@@ -31,7 +50,8 @@ impl<'c> Store<'c> {
             None if seen.hash.is_some() => self.delete_lock(seen, owner)?,
             None => {}
         }
-        self.announce(announcement(seen.hash.map(|hash| hash.mode), lapsed, after.mode()));
+        let ended = announcement(seen.hash.map(|hash| hash.mode), lapsed, after.mode());
+        self.announce(ended, ended.map_or(b"", |ended| whose(ended, seen, owner, last)));
         Ok(())
     }
 
@@ -88,9 +108,9 @@ impl<'c> Store<'c> {
     }
 
     /// Removes the lock whoever holds it, with its timeout keys and its
-    /// reservation. False when there was neither. With a mode: only a lock in
-    /// that mode.
-    pub fn force(&mut self, only: Option<Mode>) -> Result<bool, Error> {
+    /// reservation. With a mode: only a lock in that mode. `last`: who was to
+    /// hold it last, if that is remembered.
+    pub fn force(&mut self, only: Option<Mode>, last: Option<&[u8]>) -> Result<Forced, Error> {
         let mut found = self.everything()?;
         if let Some((mode, _)) =
             found.take_if(|(mode, fields)| fields.iter().all(|field| !field.stored.is_live(*mode)))
@@ -98,18 +118,21 @@ impl<'c> Store<'c> {
             // Its holders have lapsed; it is no lock that could be forced.
             self.delete_hash();
             self.propagate(c"DEL", &[self.key]);
-            self.announce(announcement(Some(mode), true, None));
+            self.announce(announcement(Some(mode), true, None), last.unwrap_or_default());
         }
         let mode = found.as_ref().map(|(mode, _)| *mode);
         if only.is_some() && only != mode {
-            return Ok(false);
+            return Ok(Forced::Nothing);
         }
-        let reservation = self.reservation()?.map(|_| NAMES.text(&self.name.reservation()));
+        let reserved = self.reservation()?;
+        let reservation = reserved.as_ref().map(|_| NAMES.text(&self.name.reservation()));
         if mode.is_none() && reservation.is_none() {
-            return Ok(false);
+            return Ok(Forced::Nothing);
         }
         let mut timeouts = Vec::new();
+        let mut holds = 0_u64;
         for Field { owner, stored } in found.iter().flat_map(|(_, fields)| fields) {
+            holds = holds.saturating_add(mode.map_or(0, |mode| stored.live(mode)));
             if let Stored::Reads(slots) = stored {
                 let live = (1..).zip(slots).filter(|(_, slot)| matches!(slot, Slot::Live(_)));
                 timeouts.extend(live.map(|(n, _)| NAMES.text(&self.name.timeout(owner, n))));
@@ -120,12 +143,23 @@ impl<'c> Store<'c> {
         }
         self.delete(mode.map(|_| self.key), timeouts.iter().chain(&reservation));
         self.reserved.take();
+        let (_, fields) = found.unwrap_or((Mode::Read, Vec::new()));
         // A reservation keeps readers out as a write hold does.
-        self.announce(match mode {
-            Some(Mode::Read) => Some(Announcement::ReadFreed),
-            Some(Mode::Write) | None => Some(Announcement::WriteEnded),
-        });
-        Ok(true)
+        match mode {
+            Some(Mode::Read) => {
+                self.announce(Some(Announcement::ReadFreed), last_reader(&fields));
+                Ok(Forced::Lock(holds))
+            }
+            Some(Mode::Write) => {
+                self.announce(Some(Announcement::WriteEnded), writer(&fields));
+                Ok(Forced::Lock(holds))
+            }
+            None => {
+                let by = reserved.map(|reserved| reserved.owner).unwrap_or_default();
+                self.announce(Some(Announcement::WriteEnded), &by);
+                Ok(Forced::Reservation)
+            }
+        }
     }
 
     /// Opens the timeout keys of new holds, if they are ours to write.
@@ -249,4 +283,20 @@ impl<'c> Store<'c> {
         }
         self.propagate(c"DEL", &all);
     }
+}
+
+/// The reader whose lease ends last; of several the first in the hash.
+fn last_reader(fields: &[Field]) -> &[u8] {
+    let latest = |field: &Field| match &field.stored {
+        Stored::Reads(slots) => live_ends(slots).into_iter().max(),
+        Stored::Writes(_) => None,
+    };
+    let reading = fields.iter().rev().filter_map(|field| Some((latest(field)?, field)));
+    reading.max_by_key(|(end, _)| *end).map_or(b"", |(_, field)| &field.owner)
+}
+
+fn writer(fields: &[Field]) -> &[u8] {
+    let mut fields = fields.iter();
+    let writer = fields.find(|field| matches!(field.stored, Stored::Writes(_)));
+    writer.map_or(b"", |field| &field.owner)
 }

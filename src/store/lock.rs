@@ -45,6 +45,8 @@ pub struct Seen {
     pub lock: Lock,
     /// The earliest end of any hold that the look met, the lock's included.
     pub earliest: End,
+    /// How many live holds the look met.
+    pub holds: u64,
     pub(super) hash: Option<Stale>,
     pub(super) own: OwnStored,
     /// Fields of others that are no longer true.
@@ -74,6 +76,7 @@ impl Seen {
         Seen {
             lock: Lock::free(),
             earliest: End::Never,
+            holds: 0,
             hash: None,
             own: OwnStored::default(),
             debris: Vec::new(),
@@ -247,7 +250,7 @@ impl<'c> Store<'c> {
     }
 
     /// The lock's hash, if it is there.
-    fn hash(&self) -> Result<Option<&Key<'c>>, Error> {
+    pub(super) fn hash(&self) -> Result<Option<&Key<'c>>, Error> {
         let Some(key) = &self.hash else {
             return Ok(None);
         };
@@ -288,16 +291,17 @@ impl<'c> Store<'c> {
             Mode::Write => holds.writes > 0,
         };
         let mut earliest = holds.reads.iter().copied().fold(stale.end, End::min);
+        let mut met = holds.count();
         let (others, debris) = if let (Some(others), Mode::Read) = (told, stale.mode) {
             (others, Vec::new())
         } else if alone || (survey == Survey::Mode && own_tells_mode) {
             (Others::None, Vec::new())
         } else {
-            self.others(hash, owner.bytes(), stale.mode, survey, &mut earliest)?
+            self.others(hash, owner.bytes(), stale.mode, survey, &mut earliest, &mut met)?
         };
         let lock = Lock { own: holds, others, end: stale.end };
         let lock = if lock.is_free() { Lock::free() } else { lock };
-        Ok(Seen { lock, earliest, hash: Some(stale), own, debris })
+        Ok(Seen { lock, earliest, holds: met, hash: Some(stale), own, debris })
     }
 
     /// What the hash and the timeout keys say of the owner's own holds, and
@@ -341,6 +345,7 @@ impl<'c> Store<'c> {
         mode: Mode,
         survey: Survey,
         earliest: &mut End,
+        met: &mut u64,
     ) -> Result<(Others, Vec<Field>), Error> {
         let mut others = Others::None;
         let mut latest = None;
@@ -351,12 +356,16 @@ impl<'c> Store<'c> {
                 continue;
             }
             match &field.stored {
-                Stored::Writes(_) if mode == Mode::Write => others = Others::Writer,
+                Stored::Writes(count) if mode == Mode::Write => {
+                    others = Others::Writer;
+                    *met = met.saturating_add(*count);
+                }
                 Stored::Writes(_) => {}
                 Stored::Reads(slots) => {
                     for end in live_ends(slots) {
                         latest = latest.max(Some(end));
                         *earliest = end.min(*earliest);
+                        *met = met.saturating_add(1);
                     }
                     if latest.is_some() && others == Others::None {
                         others = Others::Readers { latest: None };
@@ -425,7 +434,7 @@ fn serves_slot(ctx: Ctx<'_>, name: LockName<'_>) -> bool {
     ctx.can_serve(&probe(1), &probe(2))
 }
 
-fn mode_of(hash: &Key<'_>) -> Result<Mode, Error> {
+pub(super) fn mode_of(hash: &Key<'_>) -> Result<Mode, Error> {
     match hash.hash_get(&WORDS.mode).as_deref().map(Str::bytes) {
         Some(b"read") => Ok(Mode::Read),
         Some(b"write") => Ok(Mode::Write),

@@ -16,10 +16,12 @@ mod reservation;
 mod slot;
 
 pub use audience::{audience, write_for, Audience};
+pub use change::Forced;
 pub use holds::{Entry, Held};
 pub use lock::{Seen, Store, Survey};
 pub use names::{locks_of_key, LockName};
 pub use owner::Owner;
+pub use publish::{announce_by, Channels, ClusterPublish};
 pub use reservation::Reserved;
 pub use slot::{slot_owner, SlotOwner};
 

@@ -91,6 +91,11 @@ impl<'a> LockName<'a> {
         name
     }
 
+    /// The channel on which owners are named.
+    pub(super) fn owner_channel(self) -> Name {
+        self.derived(b":channel")
+    }
+
     fn derived(self, suffix: &[u8]) -> Name {
         let mut name = self.tagged();
         name.extend_from_slice(suffix);
@@ -210,6 +215,8 @@ mod tests {
         assert_eq!(lock(b"a{").fence().as_slice(), b"a{:rwlock_fence");
         assert_eq!(lock(b"a").channel().as_slice(), b"redisson_rwlock:{a}");
         assert_eq!(lock(b"{a}b").channel().as_slice(), b"redisson_rwlock:{a}b");
+        assert_eq!(lock(b"a").owner_channel().as_slice(), b"{a}:channel");
+        assert_eq!(lock(b"{a}b").owner_channel().as_slice(), b"{a}b:channel");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::holds::count;
 use super::names::check_owner;
 use super::{Error, Store, NAMES};
 use crate::core::{End, Token};
-use crate::ffi::{Access, Key, Kind, Str, Text};
+use crate::ffi::{Key, Kind, Str, Text};
 
 /// A reservation that stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,7 +65,7 @@ impl Store<'_> {
 
     /// A key that is a string or not there.
     fn string_key(&self, name: &[u8], wrong: &Error) -> Result<Option<Key<'_>>, Error> {
-        let Some(key) = self.open_derived(&NAMES.text(name), Access::Read) else {
+        let Some(key) = self.open_derived(&NAMES.text(name), self.access) else {
             return Ok(None);
         };
         match key.kind() {
