@@ -25,7 +25,7 @@ RATES = {
     "rwlock_lapsed": "lapsed",
     "rwlock_timeouts": "timed out",
     "rwlock_deadlocks": "deadlocks",
-    "rwlock_disconnect_releases": "left",
+    "rwlock_disconnect_releases": "disconnected",
 }
 LEVELS = {
     "rwlock_waiters": "waiters",
