@@ -2,7 +2,7 @@
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run build install uninstall deb test engines test-engines test-deb bench fmt lint
+.PHONY: help run build install uninstall deb test engines test-engines test-deb examples top bench fmt lint
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,6 +41,12 @@ test-deb: build ## Install the package on a clean system and use it (as root, on
 bench: ## Measure the server CPU of locks and of handing them over (SERVER=redis-server)
 	@scripts/setup.sh build server
 	@RWLOCK_SERVER=$$(scripts/server.sh) && export RWLOCK_SERVER && cargo bench --locked --bench server_cpu --bench handover
+
+examples: ## Build, test and run the examples together (RWLOCK_EXAMPLES_ONLY="python go")
+	@scripts/examples.sh
+
+top: ## Watch the locks of a server (URL=redis://127.0.0.1:6379)
+	@python3 examples/top/top.py $(URL)
 
 fmt: ## Check the formatting
 	@scripts/setup.sh fmt

@@ -137,7 +137,9 @@ fn the_page_on_access_lists_the_commands_of_each_category() {
 #[test]
 fn links_between_pages_lead_somewhere() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    for folder in [root.to_owned(), root.join("docs"), root.join("docs/commands")] {
+    let mut folders = vec![root.to_owned(), root.join("docs"), root.join("docs/commands")];
+    folders.extend(folders_in(&root.join("examples")));
+    for folder in folders {
         for page in markdown_in(&folder) {
             for rest in read(&page).split("](").skip(1) {
                 let target = rest.split([')', '#']).next().unwrap_or_default();
@@ -156,6 +158,16 @@ struct Example {
     resp3: bool,
     needs_categories: bool,
     lines: Vec<String>,
+}
+
+/// A folder, and those in it.
+fn folders_in(folder: &Path) -> Vec<PathBuf> {
+    let mut folders = vec![folder.to_owned()];
+    for file in fs::read_dir(folder).expect("list a folder") {
+        folders.push(file.expect("list a folder").path());
+    }
+    folders.retain(|path| path.is_dir());
+    folders
 }
 
 fn markdown_in(folder: &Path) -> Vec<PathBuf> {
