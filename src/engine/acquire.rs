@@ -8,7 +8,7 @@ use crate::core::{
     self, End, Kind, Lock, Millis, Mode, NotHeld, Policy, Refusal, Request, Reservation, Token,
     Verdict, WaiterId, Want,
 };
-use crate::ffi::{Access, Ctx, Str};
+use crate::ffi::{Ctx, Str};
 use crate::store::{Owner, Reserved, Seen, Store, Survey};
 
 /// A request for a hold.
@@ -70,7 +70,7 @@ impl Engine {
             true => Some(session_client(ctx)?),
             false => None,
         };
-        let mut store = Store::open(ctx, ask.key, Access::Write)?;
+        let (scene, mut store) = self.begin(ctx, ask.key)?;
         end_of(&store, ask.lease)?;
         let reserve = ask.reserve.map(|ms| end_of(&store, ms)).transpose()?;
         let until = match ask.block {
@@ -79,8 +79,6 @@ impl Engine {
             }
             _ => None,
         };
-        let scene = Scene::of_command(ctx);
-        self.catch_up(scene, &mut store);
         let Ask { want, lease, once, fence, .. } = *ask;
         let terms = Terms { want, lease, once, fence, session };
         let taken = self.take(scene, &mut store, &owner, terms, Queueing::Behind)?;
@@ -183,10 +181,8 @@ impl Engine {
         lease: Millis,
     ) -> Result<(), Error> {
         let owner = Owner::new(owner)?;
-        let mut store = Store::open(ctx, key, Access::Write)?;
+        let (scene, mut store) = self.begin(ctx, key)?;
         let lease = end_of(&store, lease)?;
-        let scene = Scene::of_command(ctx);
-        self.catch_up(scene, &mut store);
         let seen = self.look(scene, &store, &owner, Survey::Ends)?;
         let after = core::downgrade(&seen.lock, lease);
         let after = self.settled(scene, &mut store, &seen, &owner, after)?;

@@ -223,7 +223,7 @@ impl Engine {
 
     /// Gives back what was held by connections that are gone, and what was
     /// granted to those that never learnt of it.
-    fn clear_up(&mut self, ctx: Ctx<'_>) {
+    pub(super) fn clear_up(&mut self, ctx: Ctx<'_>) {
         for id in std::mem::take(&mut self.gone) {
             let Some(db) = self.sessions.get(id).map(|binding| binding.lock.db) else {
                 continue;
@@ -237,6 +237,10 @@ impl Engine {
         for waiter in std::mem::take(&mut self.undelivered) {
             self.undo(ctx, &waiter);
         }
+    }
+
+    pub(super) fn has_to_clear_up(&self) -> bool {
+        !self.gone.is_empty() || !self.undelivered.is_empty()
     }
 
     fn undo(&mut self, ctx: Ctx<'_>, waiter: &Waiter) {

@@ -5,6 +5,7 @@ use super::memory::{Known, Place};
 use super::notices::What;
 use super::{Engine, Error, Scene};
 use crate::core::{Announcement, End, Lock, Millis, Mode};
+use crate::ffi::{Access, Ctx, Str};
 use crate::store::{Owner, Seen, Store, Survey};
 
 /// How often a lock that is waited for is looked at when nothing tells of a
@@ -45,6 +46,23 @@ impl Engine {
         self.remember(scene, store, after, holds, earliest, Due::NotLater);
         self.remember_last(scene, store, owner.bytes(), after);
         Ok(())
+    }
+
+    /// Begins a command that writes: what lost connections held goes before it
+    /// looks, and what has lapsed.
+    pub(super) fn begin<'c>(
+        &mut self,
+        ctx: Ctx<'c>,
+        key: &'c Str,
+    ) -> Result<(Scene<'c>, Store<'c>), Error> {
+        let scene = Scene::of_command(ctx);
+        if self.has_to_clear_up() && !ctx.writes_are_paused() {
+            self.clear_up(ctx);
+            ctx.select(scene.db);
+        }
+        let mut store = Store::open(ctx, key, Access::Write)?;
+        self.catch_up(scene, &mut store);
+        Ok((scene, store))
     }
 
     /// Brings what is remembered up to what the keys say, when nothing is

@@ -4,7 +4,7 @@ use super::memory::LockId;
 use super::notices::What;
 use super::{end_of, Engine, Error, Scene};
 use crate::core::{self, End, Lock, Millis, Mode, Which};
-use crate::ffi::{Access, Ctx, Str};
+use crate::ffi::{Ctx, Str};
 use crate::store::{Forced, Owner, Store, Survey};
 
 use super::lapse::Due;
@@ -19,9 +19,7 @@ impl Engine {
         which: Which,
     ) -> Result<bool, Error> {
         let owner = Owner::new(owner)?;
-        let mut store = Store::open(ctx, key, Access::Write)?;
-        let scene = Scene::of_command(ctx);
-        self.catch_up(scene, &mut store);
+        let (scene, mut store) = self.begin(ctx, key)?;
         let seen = self.look(scene, &store, &owner, Survey::Ends)?;
         let after = if self.sessions.is_empty() {
             let after = core::release(&seen.lock, which, None);
@@ -73,10 +71,8 @@ impl Engine {
         lease: Millis,
     ) -> Result<(), Error> {
         let owner = Owner::new(owner)?;
-        let mut store = Store::open(ctx, key, Access::Write)?;
+        let (scene, mut store) = self.begin(ctx, key)?;
         let lease = end_of(&store, lease)?;
-        let scene = Scene::of_command(ctx);
-        self.catch_up(scene, &mut store);
         let seen = self.look(scene, &store, &owner, Survey::Mode)?;
         let after = core::renew(&seen.lock, lease);
         let after = self.settled(scene, &mut store, &seen, &owner, after)?;
@@ -85,9 +81,7 @@ impl Engine {
 
     /// FORCEUNLOCK. False when there was nothing to remove.
     pub fn force(&mut self, ctx: Ctx<'_>, key: &Str, only: Option<Mode>) -> Result<bool, Error> {
-        let mut store = Store::open(ctx, key, Access::Write)?;
-        let scene = Scene::of_command(ctx);
-        self.catch_up(scene, &mut store);
+        let (scene, mut store) = self.begin(ctx, key)?;
         let last = self.last_owner(scene, &store);
         let forced = store.force(only, last.as_deref())?;
         if let Forced::Lock(holds) = forced {
