@@ -2,7 +2,11 @@
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test engines test-engines bench fmt lint
+.PHONY: help run build test engines test-engines bench bench-quick bench-docs bench-peers fmt lint
+
+# Builds the benchmark, then runs it on a server that is known to be supported.
+BENCH = scripts/setup.sh build server && RWLOCK_SERVER=$$(scripts/server.sh) && export RWLOCK_SERVER && \
+	cargo bench --locked --bench compare --
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,9 +28,17 @@ engines: ## Fetch the servers of test-engines into engines/ (on Debian)
 test-engines: ## Run the integration tests on each of them (ENGINES="redis-7.0 valkey-8.1")
 	@scripts/test-engines.sh
 
-bench: ## Measure the server CPU of locks and of handing them over (SERVER=redis-server)
-	@scripts/setup.sh build server
-	@RWLOCK_SERVER=$$(scripts/server.sh) && export RWLOCK_SERVER && cargo bench --locked --bench server_cpu --bench handover
+bench: ## Compare with what users have, in a quarter of an hour (SERVER=redis-server ONLY="pairs tax")
+	@$(BENCH) $(ONLY)
+
+bench-quick: ## The same in a smaller size, in 3 minutes
+	@$(BENCH) --quick $(ONLY)
+
+bench-docs: ## The same as bench, written to docs/benchmarks.md
+	@$(BENCH) --docs
+
+bench-peers: ## Install what bench can compare with: PostgreSQL, etcd (on Debian)
+	@scripts/setup.sh peers
 
 fmt: ## Check the formatting
 	@scripts/setup.sh fmt

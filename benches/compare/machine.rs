@@ -135,6 +135,20 @@ fn pin_thread(_: u32, _: usize) -> bool {
     false
 }
 
+/// As many open files as this process may have: a default of 1,024 is too few.
+pub fn raise_file_limit() {
+    // SAFETY: an rlimit is two numbers, which the first call fills in and the
+    // second only reads.
+    unsafe {
+        let mut limit: libc::rlimit = std::mem::zeroed();
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 {
+            limit.rlim_cur = limit.rlim_max;
+            // If it is refused, connecting will say what is missing.
+            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+        }
+    }
+}
+
 /// Processor, cores, memory and system, in one line.
 pub fn describe() -> String {
     let value = |file: &str, name: &str| {

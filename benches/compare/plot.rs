@@ -8,8 +8,8 @@ const INK: &str = "#24292f";
 const FAINT: &str = "#d0d7de";
 
 /// The first is this module's.
-const COLOURS: [&str; 7] =
-    ["#0969da", "#cf222e", "#bf8700", "#d4a72c", "#6e7781", "#1a7f37", "#8250df"];
+const COLOURS: [&str; 8] =
+    ["#0969da", "#cf222e", "#fa4549", "#bf8700", "#d4a72c", "#6e7781", "#1a7f37", "#8250df"];
 
 pub struct Bar {
     name: String,
@@ -113,6 +113,24 @@ impl Axis {
         Self { from, to, log: true }
     }
 
+    /// One from 0 that goes up in round steps.
+    fn steps(most: f64) -> Self {
+        let axis = Self { from: 0.0, to: most.max(1e-9), log: false };
+        let step = axis.step();
+        Self { to: (axis.to / step).ceil() * step, ..axis }
+    }
+
+    /// 1, 2 or 5, and zeros: four to ten of them.
+    fn step(&self) -> f64 {
+        let least = (self.to - self.from) / 8.0;
+        let decade = 10_f64.powf(least.log10().floor());
+        [1.0, 2.0, 5.0]
+            .map(|step| step * decade)
+            .into_iter()
+            .find(|step| *step >= least)
+            .unwrap_or(10.0 * decade)
+    }
+
     fn place(&self, value: f64) -> f64 {
         let share = match self.log {
             true => (value / self.from).log10() / (self.to / self.from).log10(),
@@ -130,7 +148,9 @@ impl Axis {
             let decades = (self.to / self.from).log10().round() as i32;
             return (0..=decades).map(|decade| self.from * 10_f64.powi(decade)).collect();
         }
-        (0..=4).map(|part| self.from + (self.to - self.from) * f64::from(part) / 4.0).collect()
+        let step = self.step();
+        let count = ((self.to - self.from) / step).round() as u32;
+        (0..=count).map(|number| self.from + step * f64::from(number)).collect()
     }
 }
 
@@ -143,14 +163,14 @@ fn draw_bars(unit: &str, bars: &[Bar], log: bool) -> (f64, String) {
     let values = bars.iter().flat_map(|bar| [bar.value, bar.range.1]);
     let axis = match log {
         true => Axis::decades(values),
-        false => Axis { from: 0.0, to: values.fold(0.0, f64::max), log },
+        false => Axis::steps(values.fold(0.0, f64::max)),
     };
     let x = |value: f64| LEFT + width * axis.place(value);
     let mut out = String::new();
     for tick in axis.ticks() {
         let at = x(tick);
         out += &stroke(at, TOP, at, bottom, FAINT, 1.0);
-        out += &label(at, bottom + 18.0, "middle", &format!("{} {unit}", number(tick)));
+        out += &label(at, bottom + 18.0, "middle", &tick_text(tick, unit));
     }
     for (row, bar) in bars.iter().enumerate() {
         let top = TOP + ROW * row as f64;
@@ -184,11 +204,11 @@ fn draw_lines(x_name: &str, y_name: &str, lines: &[Line]) -> (f64, String) {
     let mut out = String::new();
     for tick in across.ticks() {
         out += &stroke(x(tick), TOP, x(tick), BOTTOM, FAINT, 1.0);
-        out += &label(x(tick), BOTTOM + 18.0, "middle", &number(tick));
+        out += &label(x(tick), BOTTOM + 18.0, "middle", &tick_text(tick, ""));
     }
     for tick in up.ticks() {
         out += &stroke(LEFT, y(tick), LEFT + width, y(tick), FAINT, 1.0);
-        out += &label(LEFT - 8.0, y(tick) + 4.0, "end", &number(tick));
+        out += &label(LEFT - 8.0, y(tick) + 4.0, "end", &tick_text(tick, ""));
     }
     out += &label(LEFT + width / 2.0, BOTTOM + 38.0, "middle", x_name);
     out += &label(LEFT - 8.0, TOP - 14.0, "end", y_name);
@@ -215,6 +235,16 @@ fn draw_lines(x_name: &str, y_name: &str, lines: &[Line]) -> (f64, String) {
         out += &label(left + 26.0, top + 4.0, "start", &line.name);
     }
     (BOTTOM + 52.0, out)
+}
+
+/// A round number needs no zeros behind the point.
+fn tick_text(tick: f64, unit: &str) -> String {
+    let text = number(tick);
+    let short = match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.'),
+        false => &text,
+    };
+    format!("{short} {unit}")
 }
 
 fn stroke(x1: f64, y1: f64, x2: f64, y2: f64, colour: &str, width: f64) -> String {

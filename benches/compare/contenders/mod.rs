@@ -25,7 +25,16 @@ pub enum Waits {
     /// It asks again after this pause.
     Again(Duration),
     /// It subscribes to the lock's channel and asks again at each message.
-    Channel,
+    Channel(Processes),
+}
+
+/// Clients that wait for messages may share a subscription.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Processes {
+    /// Each client is one.
+    Many,
+    /// All clients are threads of one.
+    One,
 }
 
 /// All that one client says about its lock, as bytes. Where there are two, they
@@ -140,9 +149,9 @@ impl OnServer {
         })
     }
 
-    /// Lua that stands for Redisson's scripts, with its way of waiting: each
-    /// client is a process of its own and subscribes while it waits.
-    pub fn redisson(&self, con: &mut Connection) -> Contender {
+    /// Lua that stands for Redisson's scripts, with its way of waiting: a process
+    /// subscribes while any of its threads waits.
+    pub fn redisson(&self, con: &mut Connection, processes: Processes) -> Contender {
         let scripts = Redisson::load(con).expect("load the scripts");
         let talk = move |lock: &str, number: usize| {
             let owner = owner(number);
@@ -165,8 +174,12 @@ impl OnServer {
                 ..Talk::default()
             }
         };
-        let contender = self.contender("Redisson's Lua", b"$-1", [&["evalsha"]; 2], talk);
-        Contender { waits: Waits::Channel, ..contender }
+        let name = match processes {
+            Processes::Many => "Redisson's Lua",
+            Processes::One => "Redisson's, one process",
+        };
+        let contender = self.contender(name, b"$-1", [&["evalsha"]; 2], talk);
+        Contender { waits: Waits::Channel(processes), ..contender }
     }
 
     /// Lua of one's own: who is refused asks again after a pause, and a writer

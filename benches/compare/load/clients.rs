@@ -1,7 +1,7 @@
 //! Clients that take and give back locks, each as its contender has them wait.
 
 use super::Net;
-use crate::contenders::{Contender, Kind, Talk, Waits};
+use crate::contenders::{Contender, Kind, Processes, Talk, Waits};
 use hdrhistogram::Histogram;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -24,6 +24,7 @@ pub struct Load {
 }
 
 /// What came of it.
+#[derive(Clone)]
 pub struct Outcome {
     /// How often each client has taken and given back.
     pub cycles: Vec<u64>,
@@ -56,16 +57,36 @@ enum Phase {
 
 struct Client {
     conn: usize,
-    /// Of its messages, if it gets any.
-    channel: Option<usize>,
+    /// Its process.
+    process: usize,
     talk: Talk,
     kind: Kind,
     phase: Phase,
+    /// Does its process subscribe for it?
     subscribed: bool,
-    /// A message came while it was not listening.
-    permit: bool,
     /// Replies of before that nobody waits for.
     late: usize,
+}
+
+/// What the threads of a process share, as Redisson has it for each lock.
+struct Process {
+    conn: usize,
+    /// How many of its threads wait.
+    users: usize,
+    /// Is it subscribed?
+    ready: bool,
+    /// Who waits for that.
+    subscribing: Vec<usize>,
+    listening: VecDeque<usize>,
+    /// Messages for those who were not listening.
+    permits: usize,
+}
+
+/// Whose connection it is.
+#[derive(Clone, Copy)]
+enum Owner {
+    Client(usize),
+    Process(usize),
 }
 
 struct Clients<'a> {
@@ -73,14 +94,18 @@ struct Clients<'a> {
     load: Load,
     net: Net,
     clients: Vec<Client>,
-    /// Whose connection it is.
-    owners: Vec<usize>,
+    processes: Vec<Process>,
+    owners: Vec<Owner>,
+    /// The connections that the last wait was about.
+    ready: Vec<usize>,
     alarms: BinaryHeap<Reverse<(Instant, usize)>>,
     /// Who has given back and asks again when another one has it.
     polite: VecDeque<usize>,
     released: Option<Instant>,
     random: u64,
     outcome: Outcome,
+    /// Nobody begins any more.
+    ending: bool,
 }
 
 impl Load {
@@ -105,20 +130,30 @@ impl Load {
             }
             clients.push(Client {
                 conn,
-                channel: None,
+                process: 0,
                 talk,
                 kind: Kind::Write,
                 phase: Phase::Away,
                 subscribed: false,
-                permit: false,
                 late: 0,
             });
         }
-        let mut owners: Vec<usize> = (0..self.clients).collect();
-        if let Waits::Channel = contender.waits {
+        let mut owners: Vec<Owner> = (0..self.clients).map(Owner::Client).collect();
+        let mut processes = Vec::new();
+        if let Waits::Channel(shared) = contender.waits {
             for (number, client) in clients.iter_mut().enumerate() {
-                client.channel = Some(net.connect(contender.port, contender.wire));
-                owners.push(number);
+                if number == 0 || shared == Processes::Many {
+                    owners.push(Owner::Process(processes.len()));
+                    processes.push(Process {
+                        conn: net.connect(contender.port, contender.wire),
+                        users: 0,
+                        ready: false,
+                        subscribing: Vec::new(),
+                        listening: VecDeque::new(),
+                        permits: 0,
+                    });
+                }
+                client.process = processes.len() - 1;
             }
         }
         let outcome = Outcome {
@@ -133,12 +168,15 @@ impl Load {
             load: self.clone(),
             net,
             clients,
+            processes,
             owners,
+            ready: Vec::new(),
             alarms: BinaryHeap::new(),
             polite: VecDeque::new(),
             released: None,
             random: 0x9e37_79b9_7f4a_7c15,
             outcome,
+            ending: false,
         };
         all.run(probe)
     }
@@ -153,52 +191,78 @@ impl Clients<'_> {
         for client in 0..self.clients.len() {
             self.begin(client);
         }
-        let mut ready = Vec::new();
-        loop {
-            let next = self.alarms.peek().map_or(end, |Reverse((at, _))| (*at).min(end));
-            self.net.wait(next, &mut ready);
-            for &conn in &ready {
-                self.drain(conn);
-            }
-            let now = Instant::now();
-            if now >= end {
-                break;
-            }
-            while self.alarms.peek().is_some_and(|Reverse((at, _))| *at <= now) {
-                if let Some(Reverse((_, client))) = self.alarms.pop() {
-                    self.rung(client);
-                }
-            }
+        while Instant::now() < end {
+            self.step(end);
         }
         self.outcome.elapsed = begin.elapsed();
         // Before the connections close, which is work for the server too.
         let after = probe();
         self.outcome.bytes = self.net.sent + self.net.received;
-        (self.outcome, [before, after])
+        let outcome = self.outcome.clone();
+        self.end();
+        (outcome, [before, after])
+    }
+
+    /// Replies and alarms that come until then, or some of them.
+    fn step(&mut self, end: Instant) {
+        let next = self.alarms.peek().map_or(end, |Reverse((at, _))| (*at).min(end));
+        let mut ready = std::mem::take(&mut self.ready);
+        self.net.wait(next, &mut ready);
+        for &conn in &ready {
+            self.drain(conn);
+        }
+        self.ready = ready;
+        let now = Instant::now();
+        while self.alarms.peek().is_some_and(|Reverse((at, _))| *at <= now) {
+            if let Some(Reverse((_, client))) = self.alarms.pop() {
+                self.rung(client);
+            }
+        }
+    }
+
+    /// Who waits in the server gets the lock and gives it back: etcd 3.4 does
+    /// not get over many requests that are given up at once.
+    fn end(&mut self) {
+        self.ending = true;
+        let limit = Instant::now() + Duration::from_secs(20);
+        let waits = |client: &Client| client.phase != Phase::Away;
+        while matches!(self.contender.waits, Waits::InServer)
+            && self.clients.iter().any(waits)
+            && Instant::now() < limit
+        {
+            self.step(limit);
+        }
     }
 
     /// All replies and messages that have come on this connection.
     fn drain(&mut self, conn: usize) {
-        let client = self.owners[conn];
-        if self.clients[client].conn == conn {
-            while let Some(reply) = self.net.reply(conn) {
-                let held = self.contender.held(reply);
-                assert!(held || !self.contender.failed(reply), "{:?}", show(reply));
-                self.answered(client, held);
+        match self.owners[conn] {
+            Owner::Client(client) => {
+                while let Some(reply) = self.net.reply(conn) {
+                    let held = self.contender.held(reply);
+                    assert!(held || !self.contender.failed(reply), "{:?}", show(reply));
+                    self.answered(client, held);
+                }
             }
-        } else {
-            while let Some(message) = self.net.reply(conn) {
-                // An array whose first element names what it is.
-                match message.get(8..11) {
-                    Some(b"sub") => self.subscribed(client),
-                    Some(b"mes") => self.called(client),
-                    _ => {}
+            Owner::Process(process) => {
+                while let Some(message) = self.net.reply(conn) {
+                    // An array whose first element names what it is, the last
+                    // what a message says.
+                    match (message.get(8..11), message.get(message.len() - 3)) {
+                        (Some(b"sub"), _) => self.subscribed(process),
+                        (Some(b"mes"), Some(b'0')) => self.call_one(process),
+                        (Some(b"mes"), _) => self.call_all(process),
+                        _ => {}
+                    }
                 }
             }
         }
     }
 
     fn begin(&mut self, client: usize) {
+        if self.ending {
+            return;
+        }
         let reads = self.load.reads > 0 && self.random(100) < self.load.reads;
         self.clients[client].kind = if reads { Kind::Read } else { Kind::Write };
         self.take(client);
@@ -233,35 +297,60 @@ impl Clients<'_> {
                 this.phase = Phase::Away;
                 self.alarms.push(Reverse((Instant::now() + pause, client)));
             }
-            Waits::Channel if !this.subscribed => {
-                this.phase = Phase::Subscribing;
-                let channel = this.channel.expect("it has a connection for messages");
-                self.net.send(channel, &this.talk.subscribe);
-                self.outcome.requests += 1;
-            }
-            Waits::Channel if this.permit => {
-                this.permit = false;
-                self.take(client);
-            }
-            Waits::Channel => this.phase = Phase::Listening,
+            Waits::Channel(_) => self.listen(client),
         }
     }
 
-    fn subscribed(&mut self, client: usize) {
+    /// Its process subscribes, if it has not; then it asks again; then it waits
+    /// for a message.
+    fn listen(&mut self, client: usize) {
         let this = &mut self.clients[client];
-        if this.phase == Phase::Subscribing {
-            (this.subscribed, this.permit) = (true, false);
-            self.take(client);
+        let process = &mut self.processes[this.process];
+        if this.subscribed && process.permits == 0 {
+            this.phase = Phase::Listening;
+            process.listening.push_back(client);
+            return;
         }
-    }
-
-    /// A message came: the lock may be free.
-    fn called(&mut self, client: usize) {
-        let this = &mut self.clients[client];
-        if this.phase == Phase::Listening {
-            self.take(client);
+        if this.subscribed {
+            process.permits -= 1;
         } else {
-            this.permit = true;
+            this.subscribed = true;
+            process.users += 1;
+            if !process.ready {
+                this.phase = Phase::Subscribing;
+                process.subscribing.push(client);
+                if process.users == 1 {
+                    self.net.send(process.conn, &this.talk.subscribe);
+                    self.outcome.requests += 1;
+                }
+                return;
+            }
+        }
+        self.take(client);
+    }
+
+    fn subscribed(&mut self, process: usize) {
+        self.processes[process].ready = true;
+        for client in std::mem::take(&mut self.processes[process].subscribing) {
+            self.take(client);
+        }
+    }
+
+    /// Readers have gone: one of the process may try.
+    fn call_one(&mut self, process: usize) {
+        match self.processes[process].listening.pop_front() {
+            Some(client) => self.take(client),
+            None => self.processes[process].permits += 1,
+        }
+    }
+
+    /// A writer has gone: all of the process may try.
+    fn call_all(&mut self, process: usize) {
+        let this = &mut self.processes[process];
+        let listening = std::mem::take(&mut this.listening);
+        this.permits = this.users - listening.len();
+        for client in listening {
+            self.take(client);
         }
     }
 
@@ -274,9 +363,13 @@ impl Clients<'_> {
         let this = &mut self.clients[client];
         if this.subscribed {
             this.subscribed = false;
-            let channel = this.channel.expect("it has a connection for messages");
-            self.net.send(channel, &this.talk.unsubscribe);
-            self.outcome.requests += 1;
+            let process = &mut self.processes[this.process];
+            process.users -= 1;
+            if process.users == 0 {
+                (process.ready, process.permits) = (false, 0);
+                self.net.send(process.conn, &this.talk.unsubscribe);
+                self.outcome.requests += 1;
+            }
         }
         if self.load.hold.is_zero() {
             self.give(client);

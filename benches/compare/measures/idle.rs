@@ -24,7 +24,7 @@ pub fn measure(bench: &mut Bench) {
         ("waiters for one lock", Crowd::OneLock),
         ("waiters, each for a lock of its own", Crowd::LockEach),
     ];
-    let rounds = bench.size(2, 4);
+    let rounds = bench.size(1, 3);
     let time = Duration::from_secs(bench.size(2, 4));
     bench.progress(format_args!("{rounds} rounds of {} s each", time.as_secs()));
     let all: Vec<Rounds> = alternate(rounds, &mut crowds, |(_, crowd), round| match round {

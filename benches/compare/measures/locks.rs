@@ -2,7 +2,7 @@
 
 use super::pairs::{Cost, Costs, Turn};
 use super::{fill, line, on, settle, Bench};
-use crate::contenders::{owner, Kind};
+use crate::contenders::{owner, Kind, Processes};
 use crate::harness::Server;
 use crate::plot::{lines, Line};
 use crate::report::{Figure, Section};
@@ -25,8 +25,11 @@ pub fn measure(bench: &mut Bench) {
         let mut con = server.connection();
         let take = |n| line(&format!("RWLOCK.WLOCK orders:{n} {} 3600000", owner(n)));
         fill(&mut con, (0..locks).map(take));
-        let contenders =
-            [on(&server).module(false), on(&server).redisson(&mut con), on(&server).set_del()];
+        let contenders = [
+            on(&server).module(false),
+            on(&server).redisson(&mut con, Processes::Many),
+            on(&server).set_del(),
+        ];
         names = contenders.iter().map(|contender| contender.name).collect();
         // Names all over the server's tables.
         let lock = |n: usize| format!("pair:{}", n.wrapping_mul(2_654_435_761) % 1_000_003);

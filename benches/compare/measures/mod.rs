@@ -10,9 +10,9 @@ mod readers;
 mod tax;
 mod waiters;
 
-use crate::contenders::{peers, Contender, OnServer};
+use crate::contenders::{peers, Contender, OnServer, Processes};
 use crate::harness::{Builder, Server};
-use crate::machine::{cpu_time, Layout};
+use crate::machine::{cpu_time, raise_file_limit, Layout};
 use crate::report::{Figure, Report, Section};
 use redis::{Connection, ConnectionLike, Value};
 use std::path::Path;
@@ -43,7 +43,7 @@ pub struct Bench {
 
 impl Bench {
     pub fn new(quick: bool) -> Self {
-        // The servers are started, and so placed, by themselves.
+        raise_file_limit();
         let layout = Layout::choose();
         let started = Instant::now();
         let mut report = Report::new(quick, layout.describe());
@@ -118,7 +118,8 @@ impl Bench {
         let mut con = server.connection();
         let mut all = vec![
             on.module(true),
-            on.redisson(&mut con),
+            on.redisson(&mut con, Processes::Many),
+            on.redisson(&mut con, Processes::One),
             on.polling(&mut con, 10),
             on.polling(&mut con, 50),
             on.mutex(&mut con),

@@ -2,7 +2,7 @@
 //! many there are in a second.
 
 use super::{info_us, on, settle, Bench};
-use crate::contenders::{Contender, Kind, KINDS};
+use crate::contenders::{Contender, Kind, Processes, KINDS};
 use crate::harness::{assert_ok, call, wait_synced, Server};
 use crate::load::{Load, Net, Pipe};
 use crate::machine::cpu_time;
@@ -109,7 +109,7 @@ fn pipelined(bench: &mut Bench, server: &Server) {
     let (on, mut con) = (on(server), server.connection());
     let contenders = [
         on.module(false),
-        on.redisson(&mut con),
+        on.redisson(&mut con, Processes::Many),
         on.polling(&mut con, 10),
         on.mutex(&mut con),
         on.set_del(),
@@ -190,7 +190,10 @@ fn replicated(bench: &mut Bench) {
     let rounds = bench.size(5, 11);
     let pairs = bench.size(2_000, 10_000);
     let mut rows = Vec::new();
-    let contenders = [on(&server).module(false), on(&server).redisson(&mut server.connection())];
+    let contenders = [
+        on(&server).module(false),
+        on(&server).redisson(&mut server.connection(), Processes::Many),
+    ];
     for (label, kind) in KINDS {
         bench.progress(format_args!("{label} pairs, AOF and a replica, {rounds} rounds"));
         let lock = |number| format!("orders:{}", number % LOCKS);
@@ -232,7 +235,9 @@ fn replicated(bench: &mut Bench) {
 /// Each request waits for the answer to the one before.
 fn one_by_one(bench: &mut Bench, server: &Server) {
     let mut contenders = bench.all(server);
-    contenders.remove(3);
+    // These differ only in how they wait.
+    contenders.remove(4);
+    contenders.remove(2);
     contenders.extend([on(server).set_del(), on(server).ping()]);
     let rounds = bench.size(2, 5);
     let time = Duration::from_millis(bench.size(150, 400));
@@ -242,14 +247,15 @@ fn one_by_one(bench: &mut Bench, server: &Server) {
             contenders.iter().filter(|contender| contender.shares || kind == Kind::Write).collect();
         let columns = [1, 64].map(|clients| {
             bench.progress(format_args!("{label} pairs, {clients} clients, one by one"));
-            let all = alternate(rounds, &mut takers, |contender, _| {
+            let all = alternate(rounds, &mut takers, |contender, round| {
                 settle(contender.pid);
                 let load = Load {
                     clients,
                     reads: if kind == Kind::Read { 100 } else { 0 },
                     alone: true,
                     hold: Duration::ZERO,
-                    time,
+                    // The round for nothing is a short one.
+                    time: if round == 0 { time / 5 } else { time },
                     spins: bench.layout.spins(),
                 };
                 let (outcome, cpu) = load.run(contender, || cpu_time(contender.pid));

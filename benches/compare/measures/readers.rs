@@ -2,7 +2,7 @@
 
 use super::pairs::{Costs, Turn};
 use super::{fill, line, on, settle, Bench};
-use crate::contenders::{owner, Kind};
+use crate::contenders::{owner, Kind, Processes};
 use crate::harness::Server;
 use crate::plot::{lines, Line};
 use crate::report::{Figure, Section};
@@ -18,14 +18,14 @@ pub fn measure(bench: &mut Bench) {
         fill(&mut con, (0..*size).map(take));
     }
     settle(server.pid());
-    let rounds = bench.size(3, 7);
+    let rounds = bench.size(2, 5);
     let pairs: usize = bench.size(2_000, 10_000);
-    let contenders = [on(&server).module(false), on(&server).redisson(&mut con)];
+    let contenders = [on(&server).module(false), on(&server).redisson(&mut con, Processes::Many)];
     let mut turns = Vec::new();
     for (number, contender) in contenders.iter().enumerate() {
         for size in sizes {
             // The scripts look at every reader: fewer pairs take long enough.
-            let pairs = if number == 0 { pairs } else { (200_000 / size).clamp(2, pairs) };
+            let pairs = if number == 0 { pairs } else { (100_000 / size).clamp(1, pairs) };
             turns.push(Turn::new(contender, Kind::Read, pairs, |_| format!("crowd:{size}")));
         }
     }
