@@ -149,6 +149,12 @@ pub fn raise_file_limit() {
     }
 }
 
+/// The load average of the last minute.
+pub fn busy() -> f64 {
+    let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split(' ').next().and_then(|average| average.parse().ok()).unwrap_or(0.0)
+}
+
 /// Processor, cores, memory and system, in one line.
 pub fn describe() -> String {
     let value = |file: &str, name: &str| {
@@ -161,7 +167,9 @@ pub fn describe() -> String {
     let kib = memory.split(' ').next().and_then(|kib| kib.parse::<f64>().ok()).unwrap_or(0.0);
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let hypervisor = value("/proc/cpuinfo", "flags").contains("hypervisor");
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    // This process is pinned to one of them.
+    let processors = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let cores = processors.lines().filter(|line| line.starts_with("processor")).count();
     format!(
         "{}, {cores} cores{}, {:.0} GiB of memory, Linux {}",
         value("/proc/cpuinfo", "model name"),

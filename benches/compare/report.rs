@@ -12,6 +12,8 @@ use std::time::Duration;
 pub struct Report {
     quick: bool,
     layout: String,
+    /// How many others wanted a core before the run.
+    busy: f64,
     /// The peers that are not installed.
     pub absent: Vec<&'static str>,
     /// Name and version.
@@ -57,9 +59,9 @@ impl Figure {
             Sense::Under => ("under", |figure, mark| figure <= mark),
         };
         let mark = match (reached(median, least), reached(median, aim)) {
-            (_, true) => "aim reached",
+            (true, true) => "aim reached",
             (true, false) => "reached",
-            (false, false) => "**missed**",
+            (false, _) => "**missed**",
         };
         let mark = mark.to_owned();
         let (least, aim) = (format!("{word} {}", number(least)), number(aim));
@@ -115,17 +117,17 @@ impl Section {
 
 impl Report {
     pub fn new(quick: bool, layout: String) -> Self {
-        Self { quick, layout, ..Self::default() }
+        Self { quick, layout, busy: machine::busy(), ..Self::default() }
     }
 
     /// The table of the marks, for a terminal.
     pub fn marks(&self) -> String {
-        self.must_show().text()
+        self.summary().text()
     }
 
-    fn must_show(&self) -> Section {
+    fn summary(&self) -> Section {
         let rows = self.figures.iter().map(Figure::row).collect();
-        Section::new("Must show")
+        Section::new("The figures that matter")
             .say(
                 "Ratios are taken in each round; shown are the median and, in brackets, the \
                  least and the most. Those without a mark stand beside for what they tell. What \
@@ -140,7 +142,7 @@ impl Report {
         let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or("report");
         fs::create_dir_all(&folder).expect("make the folder of the plots");
         let mut out = self.heading();
-        for section in [&self.must_show()].into_iter().chain(&self.sections) {
+        for section in [&self.summary()].into_iter().chain(&self.sections) {
             let _ = writeln!(out, "\n## {}\n", section.title);
             if !section.text.is_empty() {
                 let _ = writeln!(out, "{}\n", section.text);
@@ -167,9 +169,17 @@ impl Report {
                 "\n\n**Not installed, and so not compared: {absent}** (`make bench-peers`)."
             ),
         };
+        let busy = match self.busy {
+            few if few < 0.5 => String::new(),
+            many => format!(
+                " **The machine was busy with other things (a load average of {} before the run): \
+                 these figures only show what the report looks like.**",
+                number(many)
+            ),
+        };
         let open = "This page is written by the benchmark itself, from one run.";
         format!(
-            "# Benchmarks\n\n{open} To repeat it, on Debian or a system like it:\n\n    \
+            "# Benchmarks\n\n{open}{busy} To repeat it, on Debian or a system like it:\n\n    \
              make bench-peers    # installs PostgreSQL and etcd, to be compared with\n    \
              make bench          # about a quarter of an hour: target/bench/report.md\n    \
              make bench-quick    # the same in a smaller size, under 3 minutes\n\n\
