@@ -132,15 +132,14 @@ fn pipelined(bench: &mut Bench, server: &Server) {
             .map(Costs::from)
             .collect();
         for (contender, costs) in takers.iter().zip(&costs) {
-            let kind = if contender.shares { label } else { "" };
             rows.push(vec![
-                format!("{} {kind}", contender.name),
+                named(contender, label),
                 costs.commands.show(),
                 costs.process.show(),
                 costs.per_second.show(),
             ]);
-            by_commands.push(Bar::new(format!("{} {kind}", contender.name), &costs.commands));
-            by_process.push(Bar::new(format!("{} {kind}", contender.name), &costs.process));
+            by_commands.push(Bar::new(named(contender, label), &costs.commands));
+            by_process.push(Bar::new(named(contender, label), &costs.process));
         }
         let (least, aim) = if kind == Kind::Write { (5.0, 8.0) } else { (3.5, 4.5) };
         let what = format!("server CPU, {label} lock + unlock, Lua / module");
@@ -269,10 +268,9 @@ fn one_by_one(bench: &mut Bench, server: &Server) {
                 .collect::<Vec<_>>()
         });
         for (number, contender) in takers.iter().enumerate() {
-            let kind = if contender.shares { label } else { "" };
             let [one, many] = columns.each_ref().map(|column| &column[number]);
             rows.push(vec![
-                format!("{} {kind}", contender.name),
+                named(contender, label),
                 one.0.show(),
                 one.1.show(),
                 many.0.show(),
@@ -290,4 +288,12 @@ fn one_by_one(bench: &mut Bench, server: &Server) {
             )
             .table(["", "1 client, pairs/s", "CPU", "64 clients, pairs/s", "CPU"], rows),
     );
+}
+
+/// With the kind of hold, where there are two.
+fn named(contender: &Contender, label: &str) -> String {
+    match contender.shares {
+        true => format!("{} {label}", contender.name),
+        false => contender.name.into(),
+    }
 }
