@@ -2,7 +2,11 @@
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run build install uninstall deb test engines test-engines test-deb examples top bench fmt lint
+.PHONY: help run build install uninstall deb test engines test-engines test-deb examples top bench bench-quick bench-docs bench-peers fmt lint
+
+# Builds the benchmark, then runs it on a server that is known to be supported.
+BENCH = scripts/setup.sh build server && RWLOCK_SERVER=$$(scripts/server.sh) && export RWLOCK_SERVER && \
+	cargo bench --locked --bench compare --
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,9 +42,17 @@ test-deb: build ## Install the package on a clean system and use it (as root, on
 	@scripts/setup.sh deb system
 	@scripts/test-deb.sh
 
-bench: ## Measure the server CPU of locks and of handing them over (SERVER=redis-server)
-	@scripts/setup.sh build server
-	@RWLOCK_SERVER=$$(scripts/server.sh) && export RWLOCK_SERVER && cargo bench --locked --bench server_cpu --bench handover
+bench: ## Compare with what users have, in a quarter of an hour (SERVER=redis-server ONLY="pairs tax")
+	@$(BENCH) $(ONLY)
+
+bench-quick: ## The same in a smaller size, in 3 minutes
+	@$(BENCH) --quick $(ONLY)
+
+bench-docs: ## The same as bench, written to docs/benchmarks.md
+	@$(BENCH) --docs
+
+bench-peers: ## Install what bench can compare with: PostgreSQL, etcd (on Debian)
+	@scripts/setup.sh peers
 
 examples: ## Build, test and run the examples together (RWLOCK_EXAMPLES_ONLY="python go")
 	@scripts/examples.sh

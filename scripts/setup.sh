@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs what is missing. What is wanted: build, server, deb, system, fmt,
+# Installs what is missing. What is wanted: build, server, peers, deb, system, fmt,
 # clippy.
 set -eu
 
@@ -48,6 +48,10 @@ for want; do
         have debootstrap || missing="$missing debootstrap"
         have ip || missing="$missing iproute2"
         ;;
+    peers)
+        have postgres || any /usr/lib/postgresql/*/bin/postgres || missing="$missing postgresql"
+        have etcd || missing="$missing etcd-server"
+        ;;
     fmt) cargo fmt --version >/dev/null 2>&1 || fail "no rustfmt: rustup component add rustfmt" ;;
     clippy) cargo clippy --version >/dev/null 2>&1 || fail "no clippy: rustup component add clippy" ;;
     esac
@@ -78,7 +82,9 @@ $as_root apt-get -qq update || :
 # shellcheck disable=SC2086 # a list of words
 $as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends $missing >/dev/null ||
     fail "apt-get could not install$missing"
-case $missing in *redis-server*)
-    [ ! -d /run/systemd/system ] || $as_root systemctl --quiet disable redis-server
-    ;;
-esac
+for service in redis-server postgresql etcd; do
+    case $missing in *$service*)
+        [ ! -d /run/systemd/system ] || $as_root systemctl --quiet disable $service
+        ;;
+    esac
+done

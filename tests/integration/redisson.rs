@@ -3,7 +3,7 @@
 //! the same number of calls on every path, and takes the same keys and
 //! arguments in the same order.
 //!
-//! Also used by `benches/server_cpu.rs`.
+//! Also used by `benches/compare`.
 
 use redis::{Cmd, Connection, RedisResult};
 

@@ -1,0 +1,11 @@
+//! The load generator: connections, pipelining, and clients that contend.
+
+mod clients;
+mod net;
+mod pipe;
+mod wire;
+
+pub use clients::Load;
+pub use net::Net;
+pub use pipe::Pipe;
+pub use wire::Wire;
