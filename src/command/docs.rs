@@ -14,6 +14,8 @@ pub const BLOCK: Arg = number("timeout", "BLOCK");
 pub const SESSION: Arg = word("session", "SESSION");
 /// No second hold.
 pub const ONCE: Arg = word("once", "ONCE");
+/// Hand out a fencing token.
+pub const FENCE: Arg = word("fence", "FENCE");
 /// Leave a reservation.
 pub const RESERVE: Arg = number("milliseconds", "RESERVE");
 /// List no more than.

@@ -84,6 +84,7 @@ fn too_many(reason: TooMany) -> String {
         TooMany::Reads => {
             format!("ERR the owner has {MAX_READS} read holds, the most there can be")
         }
+        TooMany::Tokens => "ERR the next fencing token would not be below 2^53".into(),
         TooMany::Writes => "ERR increment or decrement would overflow".into(),
     }
 }

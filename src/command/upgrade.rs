@@ -1,6 +1,6 @@
-//! `RWLOCK.UPGRADE key owner lease [BLOCK timeout] [SESSION]`
+//! `RWLOCK.UPGRADE key owner lease [BLOCK timeout] [SESSION] [FENCE]`
 
-use super::docs::{BLOCK, KEY, LEASE, OWNER, SESSION};
+use super::docs::{BLOCK, FENCE, KEY, LEASE, OWNER, SESSION};
 use super::{request, Args, Command, Error, SINCE};
 use crate::core::Want;
 use crate::ffi::{CommandDocs, Ctx, KeyUse, Reply};
@@ -15,9 +15,10 @@ impl Command for Upgrade {
         complexity: "O(N) with N the read holds of the owner",
         since: SINCE,
         flags: "write deny-oom blocking",
+        categories: "write slow blocking",
         arity: -4,
         key: KeyUse::Update,
-        args: &[KEY, OWNER, LEASE, BLOCK, SESSION],
+        args: &[KEY, OWNER, LEASE, BLOCK, SESSION, FENCE],
     };
 
     fn run(ctx: Ctx<'_>, args: Args<'_>) -> Result<Reply, Error> {

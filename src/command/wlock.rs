@@ -1,6 +1,6 @@
-//! `RWLOCK.WLOCK key owner lease [BLOCK timeout] [SESSION] [ONCE] [RESERVE ms]`
+//! `RWLOCK.WLOCK key owner lease [BLOCK timeout] [SESSION] [ONCE] [FENCE] [RESERVE ms]`
 
-use super::docs::{BLOCK, KEY, LEASE, ONCE, OWNER, RESERVE, SESSION};
+use super::docs::{BLOCK, FENCE, KEY, LEASE, ONCE, OWNER, RESERVE, SESSION};
 use super::{request, Args, Command, Error, SINCE};
 use crate::core::Want;
 use crate::ffi::{CommandDocs, Ctx, KeyUse, Reply};
@@ -15,9 +15,10 @@ impl Command for Wlock {
         complexity: "O(N) with N the read holds that the owner has already",
         since: SINCE,
         flags: "write deny-oom blocking",
+        categories: "write slow blocking",
         arity: -4,
         key: KeyUse::Update,
-        args: &[KEY, OWNER, LEASE, BLOCK, SESSION, ONCE, RESERVE],
+        args: &[KEY, OWNER, LEASE, BLOCK, SESSION, ONCE, FENCE, RESERVE],
     };
 
     fn run(ctx: Ctx<'_>, args: Args<'_>) -> Result<Reply, Error> {

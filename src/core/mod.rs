@@ -7,6 +7,7 @@
 mod acquire;
 mod announce;
 mod deadlock;
+mod fence;
 mod lock;
 mod queue;
 mod release;
@@ -20,6 +21,7 @@ mod turns;
 pub use acquire::{acquire, downgrade, upgrade, Kind, Refusal, Request, Reservation, Verdict};
 pub use announce::{announcement, Announcement};
 pub use deadlock::{find_cycle, Blockers, Circle};
+pub use fence::{token, Token};
 pub use lock::{Ends, Holds, Lock, Mode, Others};
 pub use queue::{OwnerId, Policy, Queue, WaiterId, Want};
 pub use release::{kind_to_release, release, NotHeld, Which};
@@ -34,6 +36,8 @@ pub enum TooMany {
     Reads,
     /// The owner's write holds are at the limit of a 64-bit integer.
     Writes,
+    /// The next fencing token would not be below 2^53.
+    Tokens,
 }
 
 /// The read holds that one owner may have on one lock. Each is a key of its

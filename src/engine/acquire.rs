@@ -5,8 +5,8 @@ use super::sessions::Grant;
 use super::wait::Waiting;
 use super::{end_of, Engine, Error, Scene};
 use crate::core::{
-    self, End, Kind, Lock, Millis, Mode, NotHeld, Policy, Refusal, Request, Reservation, Verdict,
-    WaiterId, Want,
+    self, End, Kind, Lock, Millis, Mode, NotHeld, Policy, Refusal, Request, Reservation, Token,
+    Verdict, WaiterId, Want,
 };
 use crate::ffi::{Access, Ctx, Str};
 use crate::store::{Owner, Reserved, Seen, Store, Survey};
@@ -25,6 +25,8 @@ pub struct Ask<'a> {
     pub once: bool,
     /// Bind the hold to the connection.
     pub session: bool,
+    /// Hand out a fencing token.
+    pub fence: bool,
     /// When refused, leave a reservation that stands for so many ms.
     pub reserve: Option<Millis>,
     /// When refused, wait for so many ms; 0: without end.
@@ -34,8 +36,8 @@ pub struct Ask<'a> {
 /// The answer to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acquired {
-    /// The owner has the hold.
-    Held,
+    /// The owner has the hold, and the fencing token that it asked for.
+    Held(Option<Token>),
     /// Not now: the ms until what stands in the way ends at the latest; None
     /// when it never ends by itself.
     Refused(Option<Millis>),
@@ -49,6 +51,7 @@ pub(super) struct Terms {
     pub want: Want,
     pub lease: Millis,
     pub once: bool,
+    pub fence: bool,
     /// The client that the hold is to be bound to.
     pub session: Option<u64>,
 }
@@ -78,21 +81,22 @@ impl Engine {
         };
         let scene = Scene::of_command(ctx);
         self.catch_up(scene, &mut store);
-        let terms = Terms { want: ask.want, lease: ask.lease, once: ask.once, session };
+        let Ask { want, lease, once, fence, .. } = *ask;
+        let terms = Terms { want, lease, once, fence, session };
         let taken = self.take(scene, &mut store, &owner, terms, Queueing::Behind)?;
         let (lock, refusal, reserved) = match taken {
-            Taken::Held(_) => {
+            Taken::Held(grant) => {
                 self.serve_holder(scene, &mut store, owner.bytes());
                 if ask.want == Want::Read && self.settings.policy == Policy::PreferReaders {
                     // Readers that a reservation held up join, now that it is read.
                     self.serve(scene, &mut store);
                 }
-                return Ok(Acquired::Held);
+                return Ok(Acquired::Held(grant.token));
             }
             Taken::Refused { lock, refusal, reserved } => (lock, refusal, reserved),
         };
         if ask.block.is_some() && ctx.situation().may_block {
-            let waiting = Waiting { terms, since: store.now(), until };
+            let waiting = Waiting { terms, since: store.now(), until, refusal, reserved };
             return self.wait(scene, &mut store, &owner, &lock, waiting);
         }
         let others = reserved.as_ref().is_some_and(|by| by.owner != owner.bytes());
@@ -141,12 +145,20 @@ impl Engine {
         };
         match verdict {
             Verdict::Granted(after) => {
+                let token = terms.fence.then(|| self.token(scene, store, &seen)).transpose()?;
                 self.commit(scene, store, &seen, owner, &after)?;
+                if let Some(token) = token {
+                    self.hand_out(scene, store, token);
+                } else if terms.want != Want::Read && seen.begins_writing() {
+                    // A script may have ended the last writer's time unseen.
+                    self.forget_token(scene, store);
+                }
                 if terms.want == Want::Write && reservation == Reservation::Own {
                     store.consume_reservation();
                 }
                 self.notice(scene, store, What::Acquired);
-                Ok(Taken::Held(self.bind(scene, store, &seen, owner, &after, terms)))
+                let grant = self.bind(scene, store, &seen, owner, &after, terms);
+                Ok(Taken::Held(Grant { token, ..grant }))
             }
             Verdict::Refused(refusal) => {
                 self.commit(scene, store, &seen, owner, lock)?;
@@ -180,6 +192,7 @@ impl Engine {
         let after = self.settled(scene, &mut store, &seen, &owner, after)?;
         self.commit(scene, &mut store, &seen, &owner, &after)?;
         self.notice(scene, &store, What::Released);
+        self.figures.count_released(seen.lock.own.writes);
         self.bindings_follow_downgrade(scene, &store, &seen, &owner, &after);
         self.serve(scene, &mut store);
         Ok(())

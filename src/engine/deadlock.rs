@@ -17,10 +17,10 @@ impl Engine {
         store: &Store<'_>,
         owner: &OwnerId,
     ) -> Option<Circle> {
-        // When all are to be searched they are served first: some may not have
-        // to wait any more.
-        let off = !self.settings.deadlock_detection || self.unsearched;
-        if off || !self.waits_of.contains_key(owner) {
+        // One owner alone waits for nobody who waits. And when all are to be
+        // searched they are served first: some may not have to wait any more.
+        let nobody = self.waits_of.len() < 2 || !self.waits_of.contains_key(owner);
+        if !self.settings.deadlock_detection || self.unsearched || nobody {
             return None;
         }
         let circle = find_cycle(owner, |of| self.blockers(scene, store, of));

@@ -11,7 +11,7 @@ impl Engine {
         if !self.settings.events.names_owners() {
             return None;
         }
-        self.memory.get(scene.db, store.key().bytes())?.last.clone()
+        self.memory.get(scene.db, store.key().bytes())?.last().cloned()
     }
 
     /// Remembers it, after the lock has become what it is now to `owner`.
@@ -30,20 +30,20 @@ impl Engine {
         };
         let is_last = match lock.mode() {
             None => {
-                known.last = None;
+                known.set_last(None);
                 return;
             }
             Some(Mode::Write) => lock.own.writes > 0,
             Some(Mode::Read) => lock.own.reads.iter().max() >= Some(&lock.end),
         };
         if is_last {
-            if known.last.as_deref() != Some(owner) {
-                known.last = Some(owner.into());
+            if known.last().map(OwnerId::as_ref) != Some(owner) {
+                known.set_last(Some(owner.into()));
             }
-        } else if owner.is_empty() || known.last.as_deref().is_none_or(|last| last == owner) {
+        } else if owner.is_empty() || known.last().is_none_or(|last| **last == *owner) {
             // Nobody knows, or it was this owner, and is somebody else now.
             let readers = known.readers.as_ref().and_then(|readers| readers.last());
-            known.last = readers.cloned().or_else(|| find_last(store, lock));
+            known.set_last(readers.cloned().or_else(|| find_last(store, lock)));
         }
     }
 }

@@ -9,6 +9,8 @@ mod alarms;
 mod bindings;
 mod deadlock;
 mod error;
+mod fence;
+mod figures;
 mod foreign;
 mod inspect;
 mod lapse;
@@ -23,9 +25,11 @@ mod settings;
 mod slots;
 mod sweep;
 mod wait;
+mod waits;
 
 pub use acquire::{Acquired, Ask};
 pub use error::Error;
+pub use figures::{Figures, Progress};
 pub use foreign::Change;
 pub use inspect::{Holder, Picture, QueueLength, WaiterPicture};
 pub use notices::Notice;
@@ -35,9 +39,10 @@ use crate::core::{End, Millis, OwnerId, Policy, WaiterId};
 use crate::ffi::Ctx;
 use crate::store::{Channels, ClusterPublish, Store};
 use alarms::Alarms;
+use hashbrown::{HashMap, HashSet};
 use memory::Memory;
 use sessions::{BindingId, Sessions};
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use wait::Waiter;
 
 /// What an operator can set.
@@ -81,9 +86,13 @@ pub struct Engine {
     settings: Settings,
     /// Whether circles are to be looked for among those who wait already.
     unsearched: bool,
+    /// What has happened so far.
+    pub figures: Figures,
     memory: Memory,
     alarms: Alarms,
     waiters: BTreeMap<WaiterId, Waiter>,
+    /// For how many locks they wait.
+    queues: usize,
     /// The waiters of each owner that has any, over all locks.
     waits_of: HashMap<OwnerId, BTreeSet<WaiterId>>,
     sessions: Sessions,
@@ -108,6 +117,8 @@ pub struct Engine {
     not_before: Millis,
     /// The search for locks that nobody has touched yet, while it goes on.
     sweeping: Option<sweep::Sweeping>,
+    /// Whether it has ended since it was last begun.
+    swept: bool,
 }
 
 impl Engine {

@@ -9,10 +9,11 @@
 use super::{Engine, Scene};
 use crate::core::{End, Ends, Millis, Mode, Others, OwnerId};
 use crate::store::{Error, Owner, Seen, Store, Survey};
-use std::collections::{BTreeSet, HashMap};
+use hashbrown::HashMap;
+use std::collections::BTreeSet;
 
 /// From how many fields of the hash on ends are remembered.
-const MANY: usize = 32;
+const MANY: usize = 8;
 
 /// The ends of the read holds of all owners.
 #[derive(Debug, Default)]

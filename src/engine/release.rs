@@ -27,6 +27,7 @@ impl Engine {
             let after = core::release(&seen.lock, which, None);
             let after = self.settled(scene, &mut store, &seen, &owner, after)?;
             self.commit(scene, &mut store, &seen, &owner, &after)?;
+            self.figures.count_released(seen.lock.own.count() - after.own.count());
             after
         } else {
             self.release_among_sessions(scene, &mut store, &owner, which)?
@@ -51,6 +52,7 @@ impl Engine {
         let (rank, binding) = self.choose(scene, &lock, owner.bytes(), &seen, which);
         let after = core::release(&seen.lock, which, rank)?;
         self.commit(scene, store, &seen, owner, &after)?;
+        self.figures.count_released(seen.lock.own.count() - after.own.count());
         if let Some(id) = binding {
             self.unbind(id);
         }
@@ -88,11 +90,12 @@ impl Engine {
         self.catch_up(scene, &mut store);
         let last = self.last_owner(scene, &store);
         let forced = store.force(only, last.as_deref())?;
-        if forced == Forced::Lock {
+        if let Forced::Lock(holds) = forced {
+            self.figures.count_released(holds);
             self.notice(scene, &store, What::Released);
         }
         if forced != Forced::Nothing {
-            self.remember(scene, &store, &Lock::free(), End::Never, Due::Exactly);
+            self.remember(scene, &store, &Lock::free(), |_| 0, End::Never, Due::Exactly);
             self.serve(scene, &mut store);
         }
         Ok(forced != Forced::Nothing)

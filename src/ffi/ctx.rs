@@ -6,11 +6,14 @@ use redis_module::raw;
 use std::ffi::{c_char, c_int, CStr};
 use std::marker::PhantomData;
 use std::ptr::{null_mut, NonNull};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The context that the server hands to a callback.
 #[derive(Clone, Copy)]
 pub struct Ctx<'a> {
     raw: NonNull<raw::RedisModuleCtx>,
+    /// Whether the callback is a command's.
+    command: bool,
     callback: PhantomData<&'a ()>,
 }
 
@@ -31,10 +34,16 @@ impl<'a> Ctx<'a> {
     /// `ctx` is the context of a callback that runs for all of `'a`, on the
     /// server's main thread.
     pub(super) unsafe fn new(ctx: *mut raw::RedisModuleCtx) -> Option<Ctx<'a>> {
-        NonNull::new(ctx).map(|raw| Ctx { raw, callback: PhantomData })
+        NonNull::new(ctx).map(|raw| Ctx { raw, command: false, callback: PhantomData })
     }
 
-    /// The same context as `redis-module` knows it, where a module is loaded.
+    /// The same context, of a callback that is a command's.
+    pub(super) fn of_command(self) -> Ctx<'a> {
+        Ctx { command: true, ..self }
+    }
+
+    /// The same context as `redis-module` knows it, where a module is loaded or
+    /// unloaded.
     pub fn of_load(context: &'a redis_module::Context) -> Option<Ctx<'a>> {
         // SAFETY: `redis-module` borrows it to the function that loads us.
         unsafe { Ctx::new(context.ctx) }
@@ -61,6 +70,12 @@ impl<'a> Ctx<'a> {
     pub fn clock(self) -> i64 {
         // SAFETY: no arguments.
         unsafe { api!(RedisModule_Milliseconds)() }
+    }
+
+    /// The same in µs, which Redis 7.0 does not tell.
+    pub fn clock_micros(self) -> i64 {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
     }
 
     /// The server's version; None on one that is too old to tell (before 6.0.9).
@@ -105,6 +120,12 @@ impl<'a> Ctx<'a> {
         // SAFETY: a valid context.
         let status = unsafe { api!(RedisModule_SelectDb)(self.raw(), db) };
         status == raw::REDISMODULE_OK as c_int
+    }
+
+    /// How many keys the selected database has.
+    pub fn key_count(self) -> u64 {
+        // SAFETY: a valid context.
+        unsafe { api!(RedisModule_DbSize)(self.raw()) }
     }
 
     /// The id of the client whose command runs. None for one that is none: a
@@ -161,6 +182,13 @@ impl<'a> Ctx<'a> {
         // SAFETY: a valid context.
         let flags = unsafe { api!(RedisModule_GetContextFlags)(self.raw()) };
         flags & raw::REDISMODULE_CTX_FLAGS_CLUSTER as c_int != 0
+    }
+
+    /// Whether the server keeps an AOF, or begins to.
+    pub fn has_aof(self) -> bool {
+        // SAFETY: a valid context.
+        let flags = unsafe { api!(RedisModule_GetContextFlags)(self.raw()) };
+        flags & raw::REDISMODULE_CTX_FLAGS_AOF as c_int != 0
     }
 
     /// A line in the server's log, level `warning`.
@@ -226,6 +254,18 @@ impl<'a> Ctx<'a> {
         if status != raw::REDISMODULE_OK as c_int {
             self.warn(&format!("rwlock: bug: cannot propagate {command:?}"));
         }
+    }
+
+    /// Has the server count a change that nobody shall hear of: for its save
+    /// points. Only while there are no replicas, no backlog and no AOF: else
+    /// they would get the command that runs, as it was called. False outside of
+    /// a command, which has none.
+    pub fn count_change(self) -> bool {
+        if self.command {
+            // SAFETY: a valid context of a command.
+            unsafe { api!(RedisModule_ReplicateVerbatim)(self.raw()) };
+        }
+        self.command
     }
 
     /// Publishes to the subscribers of a channel; in a cluster to those of

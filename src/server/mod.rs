@@ -2,9 +2,11 @@
 //! blocked clients, the clock, events. There is one [`Server`], and whatever
 //! happens enters the engine through [`run`].
 
+mod audience;
 mod blocked;
 mod events;
-mod replicas;
+mod eviction;
+mod info;
 mod settings;
 mod version;
 
@@ -15,7 +17,7 @@ pub use version::check;
 use crate::core::{Millis, WaiterId};
 use crate::engine::{Answer, Change, Engine, Notice, Settings};
 use crate::ffi::{Alarm, Blocked, BlockedId, Ctx, OnAlarm, Reply, Text};
-use std::collections::HashMap;
+use hashbrown::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -57,14 +59,21 @@ pub fn start(ctx: Ctx<'_>, settings: Settings) -> Result<(), String> {
     server.alarm.set::<Rings>(1);
     server.armed = Some(0);
     *lock(&SERVER) = Some(server);
-    replicas::follow(ctx);
+    eviction::look(ctx);
+    info::write(ctx);
     events::follow(ctx)
 }
 
 /// Stops all of it, before the module is unloaded. The server does not unload
-/// one that has blocked clients.
-pub fn stop() {
+/// one that has blocked clients. Why else it is not to be is said in the error.
+pub fn stop(ctx: Ctx<'_>) -> Result<(), String> {
+    if ctx.acl_names_commands() {
+        return Err("an ACL rule names one of its commands, and the server would crash: \
+                    take it out (+@rwlock may stay)"
+            .into());
+    }
     *lock(&SERVER) = None;
+    Ok(())
 }
 
 /// Runs a use case, with all that has happened noted before, and all that

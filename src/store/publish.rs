@@ -2,13 +2,10 @@
 
 use super::lock::Seen;
 use super::names::Name;
-use super::{is_cluster, Owner, Store, WORDS};
+use super::{audience, is_cluster, Audience, Owner, Store, NAMES, WORDS};
 use crate::core::Announcement;
 use crate::ffi::{Propagate, Str, Text};
 use std::sync::atomic::{AtomicBool, Ordering};
-
-/// Whether there may be replicas.
-static REPLICAS: AtomicBool = AtomicBool::new(true);
 
 /// Whether an end is announced on Redisson's channel.
 static TO_REDISSON: AtomicBool = AtomicBool::new(true);
@@ -58,11 +55,6 @@ pub fn announce_by(channels: Channels, cluster: ClusterPublish) {
     GLOBALLY.store(cluster == ClusterPublish::Global, Ordering::Relaxed);
 }
 
-/// Says whether announcements are handed on to replicas.
-pub fn announce_to_replicas(there_are: bool) {
-    REPLICAS.store(there_are, Ordering::Relaxed);
-}
-
 impl Store<'_> {
     /// Announces an end on the lock's channels. `whose` hold it was; empty when
     /// nobody knows.
@@ -91,13 +83,13 @@ impl Store<'_> {
     /// to the subscribers on replicas, which the module API alone would not
     /// reach.
     fn publish(&self, channel: &[u8], message: &Str) {
-        let channel = Text::new(channel);
+        let channel = NAMES.text(channel);
         if is_cluster() && !GLOBALLY.load(Ordering::Relaxed) {
             self.ctx.publish_to_shard(&channel, message);
             return;
         }
         self.ctx.publish(&channel, message);
-        if !is_cluster() && REPLICAS.load(Ordering::Relaxed) {
+        if !is_cluster() && audience() == Audience::Replicas {
             self.ctx.replicate(c"PUBLISH", Propagate::ReplicasOnly, &[&channel, message]);
         }
     }

@@ -37,11 +37,12 @@ const SYNTAX: [Syntax; 6] = [
             &[("BLOCK", true), ("RESERVE", true)],
             &[("SESSION", false)],
             &[("ONCE", false)],
+            &[("FENCE", false)],
         ],
     },
     Syntax {
         fixed: &["RWLOCK.UPGRADE", "me", "60000"],
-        options: &[&[("BLOCK", true)], &[("SESSION", false)]],
+        options: &[&[("BLOCK", true)], &[("SESSION", false)], &[("FENCE", false)]],
     },
     Syntax {
         fixed: &["RWLOCK.UNLOCK", "me"],
@@ -197,7 +198,7 @@ fn options_in_any_order_are_accepted_and_all_else_is_a_syntax_error() {
                 assert_eq!(after.get(&key), before.get(&key), "changed by {what}");
             }
         }
-        assert!(valid > 1 && valid < 100, "{valid} of {:?}", syntax.fixed);
+        assert!(valid > 1 && valid < 150, "{valid} of {:?}", syntax.fixed);
     }
 }
 
@@ -265,7 +266,7 @@ fn commands_and_words_are_known_in_any_case() {
 
 /// Each is refused in a database with the locks of [`locks`] and `text`, a
 /// string; with the start of the error.
-const BAD_INPUT: [(&[&str], &str); 16] = [
+const BAD_INPUT: [(&[&str], &str); 19] = [
     (&["RWLOCK.RLOCK", "free", "me", "0"], "ERR invalid expire time in 'rwlock.rlock' command"),
     (&["RWLOCK.WLOCK", "free", "me", "x"], "ERR invalid expire time in 'rwlock.wlock' command"),
     (&["RWLOCK.WLOCK", "free", "me", "60000", "RESERVE"], "ERR syntax error"),
@@ -273,6 +274,9 @@ const BAD_INPUT: [(&[&str], &str); 16] = [
     (&["RWLOCK.RLOCK", "free", "me", "60000", "BLOCK", "x"], "ERR timeout is not an integer"),
     (&["RWLOCK.WLOCK", "free", "me", "60000", "BLOCK", "-1"], "ERR timeout is negative"),
     (&["RWLOCK.UPGRADE", "read", "me", "60000", "ONCE"], "ERR syntax error"),
+    (&["RWLOCK.UPGRADE", "read", "me", "60000", "FENCE", "fence"], "ERR syntax error"),
+    (&["RWLOCK.WLOCK", "free", "me", "60000", "FENCE", "FENCE"], "ERR syntax error"),
+    (&["RWLOCK.RLOCK", "free", "me", "60000", "FENCE"], "ERR syntax error"),
     (&["RWLOCK.QUEUES", "COUNT", "0"], "ERR value is"),
     (&["RWLOCK.RLOCK", "free", "mode", "60000"], "ERR owner must"),
     (&["RWLOCK.RLOCK", "free:wait_write", "me", "60000"], "ERR"),

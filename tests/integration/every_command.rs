@@ -22,7 +22,7 @@ const fn keyed(name: &'static str, rest: &'static [&'static str]) -> Command {
 }
 
 /// All that change a lock, in their various forms.
-pub const WRITING: [Command; 22] = [
+pub const WRITING: [Command; 25] = [
     owned("RWLOCK.RLOCK", &["60000"]),
     owned("RWLOCK.RLOCK", &["60000", "ONCE"]),
     owned("RWLOCK.RLOCK", &["60000", "BLOCK", "1"]),
@@ -33,6 +33,8 @@ pub const WRITING: [Command; 22] = [
     owned("RWLOCK.WLOCK", &["60000", "SESSION"]),
     owned("RWLOCK.WLOCK", &["60000", "RESERVE", "60000"]),
     owned("RWLOCK.WLOCK", &["60000", "RESERVE", "60000", "ONCE"]),
+    owned("RWLOCK.WLOCK", &["60000", "FENCE"]),
+    owned("RWLOCK.WLOCK", &["60000", "FENCE", "SESSION", "ONCE", "BLOCK", "1"]),
     owned("RWLOCK.UNLOCK", &[]),
     owned("RWLOCK.UNLOCK", &["READ"]),
     owned("RWLOCK.UNLOCK", &["WRITE"]),
@@ -41,6 +43,7 @@ pub const WRITING: [Command; 22] = [
     owned("RWLOCK.UPGRADE", &["60000"]),
     owned("RWLOCK.UPGRADE", &["60000", "BLOCK", "1"]),
     owned("RWLOCK.UPGRADE", &["60000", "SESSION"]),
+    owned("RWLOCK.UPGRADE", &["60000", "FENCE"]),
     owned("RWLOCK.DOWNGRADE", &["60000"]),
     keyed("RWLOCK.FORCEUNLOCK", &[]),
     keyed("RWLOCK.FORCEUNLOCK", &["READ"]),

@@ -13,7 +13,7 @@ use crate::unchanged::{assert_unchanged, refused, snapshot};
 
 /// Makes a key of each type but the hash. The first word is the command, the
 /// key comes second.
-const OTHER_TYPES: [&[&str]; 6] = [
+pub const OTHER_TYPES: [&[&str]; 6] = [
     &["SET", "text"],
     &["SET", ""],
     &["RPUSH", "a", "b"],
@@ -23,7 +23,7 @@ const OTHER_TYPES: [&[&str]; 6] = [
 ];
 
 /// What is no count of holds.
-const BAD_COUNTS: [&str; 16] = [
+pub const BAD_COUNTS: [&str; 16] = [
     "",
     " ",
     "x",
@@ -42,7 +42,7 @@ const BAD_COUNTS: [&str; 16] = [
     "99999999999999999999999999",
 ];
 
-fn make(con: &mut Connection, words: &[&str], key: &str) {
+pub fn make(con: &mut Connection, words: &[&str], key: &str) {
     let mut command = words.to_vec();
     command.insert(1, key);
     at_once(con, &[&command, &["PEXPIRE", key, "600000"]]);

@@ -134,6 +134,9 @@ fn ours(random: &mut Random) -> Words {
         all.push(b"BLOCK".to_vec());
         all.push(random.mostly(&NUMBERS).as_bytes().to_vec());
     }
+    if matches!(name, "RWLOCK.WLOCK" | "RWLOCK.UPGRADE") && random.one_in(4) {
+        all.push(b"FENCE".to_vec());
+    }
     while random.one_in(6) {
         all.push(random.of(&OPTIONS).as_bytes().to_vec());
         if random.one_in(2) {
@@ -228,7 +231,7 @@ fn plain(random: &mut Random, has_field_expiry: bool) -> Words {
 }
 
 /// The errors of ours that may be, beginning with these words.
-const SANCTIONED: [&str; 17] = [
+const SANCTIONED: [&str; 18] = [
     "NOTHELD ",
     "DEADLOCK ",
     "UNBLOCKED ",
@@ -246,6 +249,7 @@ const SANCTIONED: [&str; 17] = [
     "ERR the hash counts more read holds than ",
     "ERR the owner has ",
     "ERR increment or decrement would overflow",
+    "ERR the next fencing token would not be below 2^53",
 ];
 
 fn is_ours(command: &Words) -> bool {
@@ -263,6 +267,10 @@ fn is_sanctioned(command: &Words, reply: &Value) -> bool {
         (b"RLOCK" | b"WLOCK" | b"UPGRADE", Value::Int(left)) => *left >= -1,
         (b"UNLOCK" | b"FORCEUNLOCK", Value::Int(freed)) => *freed == 0 || *freed == 1,
         (b"RLOCK" | b"WLOCK" | b"UPGRADE" | b"RENEW" | b"DOWNGRADE", Value::Okay) => true,
+        (b"WLOCK" | b"UPGRADE", Value::Array(items)) => {
+            let token = 1..1 << 53;
+            matches!(items[..], [Value::Okay, Value::Int(of)] if token.contains(&of))
+        }
         (b"INSPECT", Value::Array(items)) => items.len() == 16,
         (b"INSPECT", Value::Map(pairs)) => pairs.len() == 8,
         (b"QUEUES", Value::Array(queues)) => queues.iter().all(|queue| match queue {
@@ -273,6 +281,11 @@ fn is_sanctioned(command: &Words, reply: &Value) -> bool {
         (b"HELP", Value::Array(lines)) => !lines.is_empty(),
         _ => false,
     }
+}
+
+fn is_fenced(command: &Words, reply: &Value) -> bool {
+    let name = command[0].to_ascii_uppercase();
+    matches!(&name[..], b"RWLOCK.WLOCK" | b"RWLOCK.UPGRADE") && matches!(reply, Value::Array(_))
 }
 
 fn is_deadlock(reply: &Value) -> bool {
@@ -352,7 +365,7 @@ fn fuzz(server: &Server, seed: u64, resp3: bool) {
     let (mut con, mut other) = (connection(), connection());
     let field_expiry = call!(con, "COMMAND", "INFO", "HPEXPIRE").expect("an answer");
     let has_field_expiry = field_expiry != Value::Array(vec![Value::Nil]);
-    let (mut granted, mut deadlocks) = (0, 0);
+    let (mut granted, mut fenced, mut deadlocks) = (0, 0, 0);
     let mut transactions = 0;
     for _ in 0..COMMANDS / BATCH {
         let mut command = || {
@@ -371,6 +384,7 @@ fn fuzz(server: &Server, seed: u64, resp3: bool) {
                 for (command, reply) in answered.iter().filter(|(words, _)| is_ours(words)) {
                     check(command, reply, seed);
                     granted += usize::from(*reply == Value::Okay);
+                    fenced += usize::from(is_fenced(command, reply));
                     deadlocks += usize::from(is_deadlock(reply));
                 }
             }
@@ -378,6 +392,7 @@ fn fuzz(server: &Server, seed: u64, resp3: bool) {
     }
     // It would be worth little if hardly anything got through.
     assert!(granted > COMMANDS / 50, "seed {seed}: only {granted} grants");
+    assert!(fenced > COMMANDS / 1_000, "seed {seed}: only {fenced} tokens");
     assert!(transactions > COMMANDS / 50, "seed {seed}: only {transactions} transactions");
     assert!(deadlocks > 0, "seed {seed}: none had to wait for itself");
     // Whatever is left of it, every lock can be looked at, and the answer is

@@ -2,6 +2,8 @@
 
 #![expect(clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
 
+mod access;
+mod access_keys;
 mod acquire;
 mod announced_owners;
 mod announcements;
@@ -19,6 +21,12 @@ mod docs;
 mod downgrade;
 mod every_command;
 mod failover;
+mod fence;
+mod fence_key;
+mod fence_storm;
+mod fence_survives;
+mod fence_waiting;
+mod figures;
 mod force;
 mod foreign_hashes;
 mod freed_by_others;
@@ -27,6 +35,7 @@ mod fuzz;
 mod grants_refused;
 mod harness;
 mod harness_self;
+mod info;
 mod inspect;
 mod introspection;
 mod key_events;
@@ -35,9 +44,11 @@ mod leases_end;
 mod leases_outlive;
 mod loading;
 mod migration;
+mod monitoring;
 mod names;
 mod observe;
 mod once;
+mod operations;
 mod order;
 mod pauses;
 mod pending;

@@ -23,6 +23,9 @@ end
 return all
 ";
 
+/// What the name of a key ends in that holds a fencing token.
+const FENCE: &str = ":rwlock_fence";
+
 /// A lock and its live holds. Times are unix times in ms.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lock {
@@ -52,7 +55,8 @@ enum Content {
 
 /// Makes sense of a [`DUMP`]. A timeout key's value must be among what
 /// `values` gives for its lock. Whatever is no part of a lock is an error,
-/// but unlock latches.
+/// but unlock latches
+/// and fencing tokens.
 pub fn picture(dump: Value, values: impl Fn(&str) -> Vec<String>) -> Result<Picture, String> {
     let mut texts = BTreeMap::new();
     let mut hashes = BTreeMap::new();
@@ -62,6 +66,8 @@ pub fn picture(dump: Value, values: impl Fn(&str) -> Vec<String>) -> Result<Pict
         match content(&parts[2]) {
             Content::Hash(fields) => drop(hashes.insert(name, (end, fields))),
             Content::Text(_) if name.starts_with(LATCH) => {}
+            // Only the module has it, and it is no part of who holds what.
+            Content::Text(token) if name.ends_with(FENCE) && token.parse::<u64>().is_ok() => {}
             Content::Text(value) => drop(texts.insert(name, (end, value))),
         }
     }

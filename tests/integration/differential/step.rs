@@ -39,9 +39,10 @@ pub enum Act {
 }
 
 /// How often what is done.
-const ACTS: [(u32, Choice); 15] = [
+const ACTS: [(u32, Choice); 16] = [
     (220, Choice::Leased("RLOCK")),
-    (240, Choice::Leased("WLOCK")),
+    (180, Choice::Leased("WLOCK")),
+    (60, Choice::Leased("WLOCK FENCE")),
     (160, Choice::Plain("UNLOCK READ")),
     (80, Choice::Plain("UNLOCK WRITE")),
     (110, Choice::Plain("UNLOCK")),
@@ -81,7 +82,7 @@ impl Step {
     /// What kind of step this is, for the tally.
     pub fn name(&self) -> &'static str {
         match self.act {
-            Act::Command(command, _) => command,
+            Act::Command(command, _) => unfenced(command),
             Act::Brief(_) => "brief",
             Act::Lapse(_) => "lapse",
         }
@@ -103,7 +104,7 @@ impl Step {
         let keys =
             [self.lock, &tagged(self.lock), &channel(self.lock), &latch(self.lock, "request")];
         let mut cmd = redis::cmd("EVALSHA");
-        cmd.arg(reference).arg(keys.len()).arg(&keys).arg(command).arg(self.owner);
+        cmd.arg(reference).arg(keys.len()).arg(&keys).arg(unfenced(command)).arg(self.owner);
         cmd.arg(lease.unwrap_or_default());
         cmd
     }
@@ -137,6 +138,11 @@ impl Step {
             Act::Command(..) | Act::Brief(_) => unreachable!("a command"),
         }
     }
+}
+
+/// The scripts know no fencing tokens.
+fn unfenced(command: &str) -> &str {
+    command.strip_suffix(" FENCE").unwrap_or(command)
 }
 
 pub fn long_lease(random: &mut Random) -> u32 {

@@ -77,6 +77,8 @@ impl Meaning {
     pub fn of(reply: &Value) -> Self {
         match reply {
             Value::Okay => Self::Done,
+            // With a fencing token.
+            Value::Array(items) if matches!(items[..], [Value::Okay, Value::Int(_)]) => Self::Done,
             Value::SimpleString(text) if text == "NOTHELD" => Self::NotHeld,
             Value::Int(number) => Self::Number(*number),
             Value::ServerError(error) if error.code() == "NOTHELD" => Self::NotHeld,

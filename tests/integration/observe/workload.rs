@@ -17,11 +17,12 @@ const LOCKS: [&[u8]; 6] = [b"stock", b"{stock}", b"order{7}", b"a{b", b"", b"\xf
 const OWNERS: [&[u8]; 3] = [b"anna", b"b:1", b"\xfe\0 c"];
 
 /// `K` is a lock, `O` an owner, `L` a time long enough to outlive the test.
-const COMMANDS: [&str; 16] = [
+const COMMANDS: [&str; 18] = [
     "RWLOCK.RLOCK K O L",
     "RWLOCK.RLOCK K O L ONCE",
     "RWLOCK.WLOCK K O L",
     "RWLOCK.WLOCK K O L ONCE",
+    "RWLOCK.WLOCK K O L FENCE",
     "RWLOCK.WLOCK K O L RESERVE L",
     "RWLOCK.WLOCK K O L RESERVE L ONCE",
     "RWLOCK.UNLOCK K O",
@@ -30,6 +31,7 @@ const COMMANDS: [&str; 16] = [
     "RWLOCK.UNLOCK K O ALL",
     "RWLOCK.RENEW K O L",
     "RWLOCK.UPGRADE K O L",
+    "RWLOCK.UPGRADE K O L FENCE",
     "RWLOCK.DOWNGRADE K O L",
     "RWLOCK.FORCEUNLOCK K",
     "RWLOCK.FORCEUNLOCK K READ",
@@ -101,7 +103,8 @@ impl Workload {
         let reserved = command.starts_with("RWLOCK.WLOCK")
             && call!(con, "GET", reservation(lock)) == Ok(Value::BulkString(owner.to_vec()));
         match self.send(con, &words) {
-            Ok(Value::Okay) => {
+            Ok(reply @ (Value::Okay | Value::Array(_))) => {
+                assert_eq!(reply != Value::Okay, command.contains("FENCE"), "{command}");
                 self.count(command);
                 if reserved && call!(con, "EXISTS", reservation(lock)) == Ok(Value::Int(0)) {
                     self.count("a reservation is consumed");

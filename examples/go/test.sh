@@ -1,0 +1,6 @@
+#!/bin/sh
+# Tests the helper on the server at $RWLOCK_URL, which has to be the test's alone:
+# it is demoted for a moment.
+set -eu
+cd "$(dirname "$0")"
+go test -count=1 ./rwlock

@@ -1,0 +1,2 @@
+//! See `rwlock.rs`: the file to copy.
+pub mod rwlock;

@@ -1,0 +1,108 @@
+//! Fencing tokens (SPEC section 3).
+
+use super::TooMany;
+
+/// A fencing token: a number that is larger than all that were handed out for
+/// the lock before.
+pub type Token = i64;
+
+/// The largest there can be, 2^53 - 1: what Lua, JavaScript and JSON can count
+/// exactly.
+pub const MAX_TOKEN: Token = (1 << 53) - 1;
+
+/// The token that a write hold is granted with. `last`: the last that was
+/// handed out, as far as the keys tell; 0: none. `of_tenure`: the one that the
+/// owner was given since it began to write. `clock`: the unix time in µs, by
+/// which tokens go on increasing when the last one is lost.
+pub fn token(last: Token, of_tenure: Option<Token>, clock: i64) -> Result<Token, TooMany> {
+    if of_tenure == Some(last) {
+        return Ok(last);
+    }
+    let next = last.saturating_add(1).max(clock);
+    if next > MAX_TOKEN {
+        return Err(TooMany::Tokens);
+    }
+    Ok(next)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_clock_leads_unless_it_is_behind() {
+        assert_eq!(token(0, None, 1_000), Ok(1_000));
+        assert_eq!(token(999, None, 1_000), Ok(1_000));
+        assert_eq!(token(1_000, None, 1_000), Ok(1_001));
+        assert_eq!(token(5_000, None, 1_000), Ok(5_001));
+        // A clock that was never set.
+        assert_eq!(token(0, None, -1), Ok(1));
+    }
+
+    #[test]
+    fn a_tenure_keeps_its_token_while_it_is_the_last() {
+        assert_eq!(token(1_000, Some(1_000), 2_000), Ok(1_000));
+        // Somebody has written to the key, or it is gone.
+        assert_eq!(token(1_001, Some(1_000), 900), Ok(1_002));
+        assert_eq!(token(0, Some(1_000), 2_000), Ok(2_000));
+    }
+
+    #[test]
+    fn beyond_the_largest_there_is_none() {
+        assert_eq!(token(MAX_TOKEN - 1, None, 0), Ok(MAX_TOKEN));
+        assert_eq!(token(MAX_TOKEN, Some(MAX_TOKEN), 0), Ok(MAX_TOKEN));
+        for last in [MAX_TOKEN, MAX_TOKEN + 1, i64::MAX] {
+            assert_eq!(token(last, None, 0), Err(TooMany::Tokens));
+        }
+        assert_eq!(token(0, None, MAX_TOKEN + 1), Err(TooMany::Tokens));
+    }
+
+    /// A clock: mostly one of this century, else any.
+    fn clock() -> impl Strategy<Value = i64> {
+        prop_oneof![4 => 1_700_000_000_000_000_i64..4_000_000_000_000_000, 1 => any::<i64>()]
+    }
+
+    proptest! {
+        #[test]
+        fn a_new_one_is_above_the_last_and_not_behind_the_clock(
+            last in prop_oneof![0..=i64::MAX, MAX_TOKEN - 3..=MAX_TOKEN + 3],
+            of_tenure in proptest::option::of(any::<i64>()),
+            clock in clock(),
+        ) {
+            match token(last, of_tenure, clock) {
+                Ok(repeated) if of_tenure == Some(repeated) && repeated == last => {}
+                Ok(new) => prop_assert!(new > last && new >= clock && new <= MAX_TOKEN),
+                Err(error) => {
+                    prop_assert_eq!(error, TooMany::Tokens);
+                    prop_assert!(last >= MAX_TOKEN || clock > MAX_TOKEN);
+                }
+            }
+        }
+
+        /// Whatever the clock does, and where it only goes forward also when the
+        /// last token is forgotten now and then.
+        #[test]
+        fn tokens_increase(
+            steps in proptest::collection::vec((clock(), any::<bool>()), 1..100),
+            forgetful in any::<bool>(),
+        ) {
+            let (mut last, mut highest, mut now) = (0, 0, 0_i64);
+            for (clock, forget) in steps {
+                if forgetful {
+                    // Less than a token for each µs.
+                    now = now.saturating_add(clock.rem_euclid(1_000)).saturating_add(1);
+                    if forget {
+                        last = 0;
+                    }
+                } else {
+                    now = clock;
+                }
+                if let Ok(next) = token(last, None, now) {
+                    prop_assert!(next > highest);
+                    (last, highest) = (next, next);
+                }
+            }
+        }
+    }
+}
