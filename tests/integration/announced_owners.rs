@@ -3,13 +3,13 @@
 use serial_test::serial;
 
 use crate::crowd::Crowd;
-use crate::harness::{assert_ok, call, int, text, wait_synced, wait_until, Cluster, Server};
+use crate::harness::{assert_ok, call, int, list, text, wait_synced, wait_until, Cluster, Server};
 use crate::observe::{run, Subscriber};
 
 /// What is done to the lock `k`, line by line split at `;`, and what that
 /// announces of owners. `DEL a 1` ends a lease by hand, `PERSIST` keeps the
 /// hash, `PASS` waits until the lock is free.
-const ENDS: [(&str, &[&str]); 25] = [
+const ENDS: [(&str, &[&str]); 26] = [
     ("RLOCK k a 60000; UNLOCK k a", &["a_del_read"]),
     ("WLOCK k a 60000; UNLOCK k a", &["a_del_write"]),
     ("WLOCK k a 60000; WLOCK k a 60000; UNLOCK k a; UNLOCK k a", &["a_del_write"]),
@@ -42,22 +42,35 @@ const ENDS: [(&str, &[&str]); 25] = [
     ("RLOCK k a 60; RLOCK k b 60000; UNLOCK k b; PASS", &["a_del_read"]),
     ("RLOCK k a 60; UPGRADE k a 90; PASS", &["a_del_write"]),
     ("WLOCK k a 60; DOWNGRADE k a 90; PASS", &["a_del_write", "a_del_read"]),
+    // Who was to be the last is gone by somebody else's hand.
+    ("RLOCK k a 100; RLOCK k b 60000; DEL b 1; PASS", &["a_del_read"]),
     // One that the hash outlives.
     ("RLOCK k a 60000; PERSIST; DEL a 1; PASS", &["a_del_read"]),
     ("RLOCK k a 60000; RLOCK k b 90000; PERSIST; DEL b 1; UNLOCK k a", &["a_del_read"]),
 ];
 
 fn perform(crowd: &mut Crowd<'_>, lines: &str) {
+    // Leases that end in a certain order begin in the same moment.
+    let (lines, passes) = match lines.strip_suffix("; PASS") {
+        Some(lines) => (lines, true),
+        None => (lines, false),
+    };
+    if passes {
+        crowd.plain("MULTI");
+    }
     for line in lines.split(';').map(str::trim) {
         let words: Vec<&str> = line.split(' ').collect();
         match words[..] {
             ["PERSIST"] => drop(crowd.plain("PERSIST k")),
-            ["PASS"] => wait_until("it is over", || int(crowd.plain("EXISTS k")) == 0),
             ["DEL", owner, number] => {
                 drop(crowd.plain(&format!("DEL {{k}}:{owner}:rwlock_timeout:{number}")));
             }
             _ => drop(crowd.run(line).expect(line)),
         }
+    }
+    if passes {
+        crowd.plain("EXEC");
+        wait_until("it is over", || int(crowd.plain("EXISTS k")) == 0);
     }
 }
 
@@ -111,18 +124,19 @@ fn the_last_of_many_readers_is_named() {
     let server = Server::builder().module_arguments("events owner").start();
     let mut con = server.connection();
     let mut subscriber = Subscriber::channel(&server, b"{k}:channel");
-    // All that lapse, in an order that is not that of their names, and the one
-    // who leaves is not the last.
+    // They lapse in an order that is not that of their names, and the one who
+    // leaves was to be the last. All leases begin in the same moment.
+    let lease = |n: i32| 200 + n * 37 % 100 * 10;
+    assert_ok(run(&mut con, "MULTI"));
     for n in 0..100 {
-        assert_ok(run(&mut con, &format!("RWLOCK.RLOCK k r{n} {}", 200 + n * 37 % 100)));
+        run(&mut con, &format!("RWLOCK.RLOCK k r{n} {}", lease(n))).expect("queued");
     }
-    assert_ok(run(&mut con, "RWLOCK.RLOCK k leaves 60000"));
-    assert_eq!(int(run(&mut con, "RWLOCK.UNLOCK k leaves")), 0);
-    let last = (0..100).max_by_key(|n| n * 37 % 100).expect("some");
-    let after = (0..100).filter(|n| n * 37 % 100 > 90).map(|n| format!("r{n}_del_read"));
-    let said = subscriber.next().1;
-    // Some ms lie between the commands, too, so that it may be one of the next.
-    assert!(said == format!("r{last}_del_read") || after.clone().any(|a| a == said), "{said}");
+    run(&mut con, "RWLOCK.RLOCK k leaves 60000").expect("queued");
+    run(&mut con, "RWLOCK.UNLOCK k leaves").expect("queued");
+    let replies = list(run(&mut con, "EXEC"));
+    assert_eq!(int(&replies[101]), 0);
+    let last = (0..100).max_by_key(|n| lease(*n)).expect("some");
+    assert_eq!(subscriber.next().1, format!("r{last}_del_read"));
 }
 
 #[test]
@@ -152,8 +166,10 @@ fn the_choice_of_channels_can_be_changed_at_any_time() {
         assert_eq!(owner.until("end"), *to_owners, "{events}");
     }
     // A lapse of a lock that was taken before owners were remembered.
-    assert_ok(run(&mut con, "RWLOCK.WLOCK k a 300"));
-    assert_ok(run(&mut con, "CONFIG SET rwlock.events owner"));
+    assert_ok(run(&mut con, "MULTI"));
+    run(&mut con, "RWLOCK.WLOCK k a 50").expect("queued");
+    run(&mut con, "CONFIG SET rwlock.events owner").expect("queued");
+    run(&mut con, "EXEC").expect("carry it out");
     assert_eq!(owner.next().1, "_del_write");
 }
 
@@ -161,12 +177,23 @@ fn the_choice_of_channels_can_be_changed_at_any_time() {
 fn after_a_restart_the_owner_is_found_in_the_keys() {
     let mut server = Server::builder().aof().module_arguments("events owner").start();
     let mut con = server.connection();
-    assert_ok(run(&mut con, "RWLOCK.WLOCK k a 3000"));
-    assert_ok(run(&mut con, "RWLOCK.RLOCK m b 3000"));
-    assert_ok(run(&mut con, "RWLOCK.RLOCK m c 2500"));
+    assert_ok(run(&mut con, "RWLOCK.WLOCK k a 60000"));
+    assert_ok(run(&mut con, "RWLOCK.RLOCK m b 60000"));
+    assert_ok(run(&mut con, "RWLOCK.RLOCK m c 50000"));
     server.restart();
     let mut writer = Subscriber::channel(&server, b"{k}:channel");
     let mut readers = Subscriber::channel(&server, b"{m}:channel");
+    let mut con = server.connection();
+    assert_ok(run(&mut con, "MULTI"));
+    for (key, left) in [
+        ("k", 1_000),
+        ("{m}:c:rwlock_timeout:1", 500),
+        ("{m}:b:rwlock_timeout:1", 1_000),
+        ("m", 1_000),
+    ] {
+        run(&mut con, &format!("PEXPIRE {key} {left}")).expect("queued");
+    }
+    run(&mut con, "EXEC").expect("shorten the leases");
     assert_eq!(writer.next().1, "a_del_write");
     assert_eq!(readers.next().1, "b_del_read");
 }

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use redis::Value;
 
@@ -153,6 +154,26 @@ fn those_who_wait_get_in_at_once_where_a_new_policy_lets_them() {
     for mut writer in writers {
         writer.granted();
     }
+}
+
+#[test]
+fn they_need_not_wait_until_the_lock_is_looked_at_again() {
+    let server = Server::builder().start();
+    let mut crowd = Crowd::on(&server);
+    // A lock is looked at 50 ms after somebody began to wait for it, whatever
+    // happens. The quickest of many is no stall of this machine.
+    let quickest = (0..10).map(|n| {
+        crowd.ok(&format!("RLOCK k{n} a 100000"));
+        let _writer = crowd.waits(&format!("WLOCK k{n} w 100000 BLOCK 0"));
+        let mut reader = crowd.waits(&format!("RLOCK k{n} b 100000 BLOCK 0"));
+        let before = Instant::now();
+        set(&mut crowd, "rwlock.policy prefer-readers");
+        let took = reader.granted() - before;
+        set(&mut crowd, "rwlock.policy fifo");
+        took
+    });
+    let quickest = quickest.min().expect("some");
+    assert!(quickest < Duration::from_millis(20), "{quickest:?}");
 }
 
 #[test]
