@@ -2,7 +2,7 @@
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test engines test-engines bench fmt lint
+.PHONY: help run build install uninstall deb test engines test-engines test-deb examples top bench fmt lint
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -14,6 +14,16 @@ build: ## Build the release module into target/release
 	@scripts/setup.sh build
 	cargo build --release --locked
 
+install: ## Install the built module (PREFIX=/usr, DESTDIR=)
+	@scripts/install.sh install
+
+uninstall: ## Remove it again
+	@scripts/install.sh uninstall
+
+deb: build ## Make a Debian package in target/deb
+	@scripts/setup.sh deb
+	@scripts/deb.sh
+
 test: ## Run every test (SERVER=redis-server)
 	@scripts/setup.sh build server
 	@RWLOCK_SERVER=$$(scripts/server.sh) && export RWLOCK_SERVER && cargo test --release --locked
@@ -24,9 +34,19 @@ engines: ## Fetch the servers of test-engines into engines/ (on Debian)
 test-engines: ## Run the integration tests on each of them (ENGINES="redis-7.0 valkey-8.1")
 	@scripts/test-engines.sh
 
+test-deb: build ## Install the package on a clean system and use it (as root, on Debian)
+	@scripts/setup.sh deb system
+	@scripts/test-deb.sh
+
 bench: ## Measure the server CPU of locks and of handing them over (SERVER=redis-server)
 	@scripts/setup.sh build server
 	@RWLOCK_SERVER=$$(scripts/server.sh) && export RWLOCK_SERVER && cargo bench --locked --bench server_cpu --bench handover
+
+examples: ## Build, test and run the examples together (RWLOCK_EXAMPLES_ONLY="python go")
+	@scripts/examples.sh
+
+top: ## Watch the locks of a server (URL=redis://127.0.0.1:6379)
+	@python3 examples/top/top.py $(URL)
 
 fmt: ## Check the formatting
 	@scripts/setup.sh fmt

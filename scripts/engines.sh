@@ -68,11 +68,7 @@ done <<<"$engines")
 [ -n "$absent" ] || exit 0
 
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
-# The mirror that this machine uses for its own Debian.
-# shellcheck disable=SC1091,SC2016 # the system's file; the words are apt's
-mirror=$(. /etc/os-release 2>/dev/null && apt-get indextargets 'Created-By: Packages' 2>/dev/null \
-    --format '$(RELEASE) $(COMPONENT) $(ORIGIN) $(REPO_URI)' |
-    awk -v release="${VERSION_CODENAME:-}" '$1 == release && $2 == "main" && $3 ~ /Debian|ORIGIN/ { print $4; exit }') || :
+mirror=$(scripts/mirror.sh) || :
 if [ ! -r "$keyring" ] || [ -z "$mirror" ]; then
     echo "engines: MISSING $(awk '{ printf "%s ", $1 }' <<<"$absent")(they are fetched from Debian's archive, and this system has no apt sources for it)" >&2
     exit 1

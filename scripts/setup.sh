@@ -1,5 +1,6 @@
 #!/bin/sh
-# Installs what is missing. What is wanted: build, server, fmt, clippy.
+# Installs what is missing. What is wanted: build, server, deb, system, fmt,
+# clippy.
 set -eu
 
 fail() {
@@ -41,6 +42,11 @@ for want; do
     server)
         [ -n "${SERVER:-}" ] || have redis-server || have valkey-server ||
             missing="$missing redis-server"
+        ;;
+    deb) have dpkg-shlibdeps || missing="$missing dpkg-dev" ;;
+    system)
+        have debootstrap || missing="$missing debootstrap"
+        have ip || missing="$missing iproute2"
         ;;
     fmt) cargo fmt --version >/dev/null 2>&1 || fail "no rustfmt: rustup component add rustfmt" ;;
     clippy) cargo clippy --version >/dev/null 2>&1 || fail "no clippy: rustup component add clippy" ;;

@@ -14,8 +14,21 @@ mod store;
 use ffi::{Ctx, ServerAlloc};
 use redis_module::{redis_module, Context, RedisString, Status};
 
-/// The module's version as the server shows it: 10000 · major + 100 · minor + patch.
-const VERSION: i32 = 100;
+/// The version as the server shows it: 10000 · major + 100 · minor + patch. It
+/// stands in `Cargo.toml` and nowhere else.
+const VERSION: i32 = 10_000 * number(env!("CARGO_PKG_VERSION_MAJOR"))
+    + 100 * number(env!("CARGO_PKG_VERSION_MINOR"))
+    + number(env!("CARGO_PKG_VERSION_PATCH"));
+
+/// What these decimal digits say.
+const fn number(digits: &str) -> i32 {
+    let (mut rest, mut number) = (digits.as_bytes(), 0);
+    while let [digit, tail @ ..] = rest {
+        number = 10 * number + (*digit - b'0') as i32;
+        rest = tail;
+    }
+    number
+}
 
 fn load(context: &Context, args: &[RedisString]) -> Status {
     match try_load(context, args) {
@@ -31,16 +44,21 @@ fn try_load(context: &Context, args: &[RedisString]) -> Result<(), String> {
     let ctx = Ctx::of_load(context).ok_or("the server gave no context")?;
     server::check(ctx)?;
     let args: Vec<&[u8]> = args.iter().map(|arg| arg.as_slice()).collect();
-    let settings = server::settings(&args)?;
     ffi::log_panics();
+    let settings = server::load_settings(ctx, &args)?;
     store::init(ctx);
     server::start(ctx, settings)?;
     command::register(ctx)
 }
 
-fn unload(_: &Context) -> Status {
-    server::stop();
-    Status::Ok
+fn unload(context: &Context) -> Status {
+    match Ctx::of_load(context).map_or(Ok(()), server::stop) {
+        Ok(()) => Status::Ok,
+        Err(reason) => {
+            context.log_warning(&format!("rwlock: not unloaded: {reason}"));
+            Status::Err
+        }
+    }
 }
 
 redis_module! {

@@ -63,10 +63,18 @@ impl<'a> Args<'a> {
 
 /// An integer as the server reads it: plain decimal, no sign but `-`.
 fn integer(text: &[u8]) -> Option<i64> {
-    let digits = text.strip_prefix(b"-").unwrap_or(text);
-    let plain = digits == b"0" && text == digits
-        || matches!(digits.first(), Some(b'1'..=b'9')) && digits.iter().all(u8::is_ascii_digit);
-    std::str::from_utf8(text).ok().filter(|_| plain)?.parse().ok()
+    let (digits, sign) = match text.strip_prefix(b"-") {
+        Some(digits) => (digits, -1),
+        None => (text, 1),
+    };
+    match digits {
+        [b'0'] if sign == 1 => Some(0),
+        [b'1'..=b'9', ..] => digits.iter().try_fold(0i64, |number, byte| {
+            let digit = byte.is_ascii_digit().then(|| sign * i64::from(byte - b'0'))?;
+            number.checked_mul(10)?.checked_add(digit)
+        }),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -75,10 +83,28 @@ mod tests {
 
     #[test]
     fn integers_are_the_servers() {
-        for (text, number) in [("0", 0), ("7", 7), ("-7", -7), ("9223372036854775807", i64::MAX)] {
+        for (text, number) in [
+            ("0", 0),
+            ("7", 7),
+            ("-7", -7),
+            ("9223372036854775807", i64::MAX),
+            ("-9223372036854775808", i64::MIN),
+        ] {
             assert_eq!(integer(text.as_bytes()), Some(number));
         }
-        for text in ["", "-", "+1", "01", "-0", "1.5", " 1", "1 ", "x", "9223372036854775808"] {
+        for text in [
+            "",
+            "-",
+            "+1",
+            "01",
+            "-0",
+            "1.5",
+            " 1",
+            "1 ",
+            "x",
+            "9223372036854775808",
+            "-9223372036854775809",
+        ] {
             assert_eq!(integer(text.as_bytes()), None, "{text:?}");
         }
     }

@@ -14,6 +14,7 @@ impl Command for Downgrade {
         complexity: "O(N) with N the read holds of the owner",
         since: SINCE,
         flags: "write fast",
+        categories: "write fast",
         arity: 4,
         key: KeyUse::Update,
         args: &[KEY, OWNER, LEASE],

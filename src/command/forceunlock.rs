@@ -15,6 +15,7 @@ impl Command for ForceUnlock {
         complexity: "O(N) with N the holds on the lock",
         since: SINCE,
         flags: "write",
+        categories: "write slow dangerous",
         arity: -2,
         key: KeyUse::Delete,
         args: &[KEY, one_of("mode", &[READ, WRITE])],

@@ -14,6 +14,7 @@ impl Command for Help {
         complexity: "O(1)",
         since: SINCE,
         flags: "allow-loading allow-stale fast",
+        categories: "fast",
         arity: 1,
         key: KeyUse::None,
         args: &[],

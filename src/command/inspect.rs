@@ -20,6 +20,7 @@ impl Command for Inspect {
         complexity: "O(N+M*log(M)) with N the holds on the lock and M its waiters",
         since: SINCE,
         flags: "readonly",
+        categories: "read slow",
         arity: -2,
         key: KeyUse::Read,
         args: &[KEY, COUNT],

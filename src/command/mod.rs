@@ -59,6 +59,7 @@ const TABLE: [Row; 10] = [
 
 /// Registers every command.
 pub fn register(ctx: Ctx<'_>) -> Result<(), String> {
+    ctx.add_acl_category()?;
     TABLE.iter().try_for_each(|row| (row.register)(ctx))
 }
 

@@ -5,16 +5,17 @@ use super::inspect::count_option;
 use super::{run, Args, Command, Error, SINCE};
 use crate::ffi::{CommandDocs, Ctx, KeyUse, Reply};
 
-/// Lists the locks that clients wait for.
+/// Lists the locks that clients wait for, as far as the user may read them.
 pub struct Queues;
 
 impl Command for Queues {
     const DOCS: CommandDocs = CommandDocs {
         name: "rwlock.queues",
         summary: "Lists the locks that clients wait for, longest queue first",
-        complexity: "O(N*log(N)) with N the locks that are held or waited for",
+        complexity: "O(N*log(N)) with N the number of waiters",
         since: SINCE,
         flags: "readonly",
+        categories: "read slow",
         arity: -1,
         key: KeyUse::None,
         args: &[COUNT],

@@ -15,6 +15,7 @@ impl Command for Rlock {
         complexity: "O(N) with N the read holds that the owner has already",
         since: SINCE,
         flags: "write deny-oom blocking",
+        categories: "write slow blocking",
         arity: -4,
         key: KeyUse::Update,
         args: &[KEY, OWNER, LEASE, BLOCK, SESSION, ONCE],

@@ -18,6 +18,7 @@ impl Command for Unlock {
                      that nobody else holds",
         since: SINCE,
         flags: "write fast",
+        categories: "write fast",
         arity: -3,
         key: KeyUse::Delete,
         args: &[KEY, OWNER, one_of("which", &[READ, WRITE, ALL])],

@@ -1,7 +1,8 @@
 //! Who waits for whom, in a circle.
 
 use super::queue::{OwnerId, WaiterId};
-use std::collections::{BTreeMap, HashSet};
+use hashbrown::HashSet;
+use std::collections::BTreeMap;
 
 /// The owners that one waits for, each with the waiter that came last of those
 /// without which it would not.

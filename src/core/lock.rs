@@ -25,6 +25,11 @@ pub struct Holds {
 }
 
 impl Holds {
+    /// How many of both kinds.
+    pub fn count(&self) -> u64 {
+        self.writes.saturating_add(self.reads.len() as u64)
+    }
+
     /// Whether there is none of either kind.
     pub fn is_empty(&self) -> bool {
         self.reads.is_empty() && self.writes == 0

@@ -1,8 +1,8 @@
 //! Who waits for a lock, and in what order they are served (SPEC section 4).
 
 use super::{Lock, Mode, Reservation};
+use hashbrown::HashMap;
 use std::collections::btree_map::{BTreeMap, Entry};
-use std::collections::HashMap;
 use std::sync::Arc;
 
 /// The name of an owner, shared by all that mention it.

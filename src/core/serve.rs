@@ -34,11 +34,15 @@ pub fn serve<L: Ledger>(
     ledger: &mut L,
 ) -> Result<Vec<OwnerId>, L::Error> {
     let mut granted = Vec::new();
+    let mut last = None;
     while !queue.is_empty() {
         let (mode, reserved) = ledger.standing()?;
         let Some((id, want, owner)) = queue.next(mode, policy, reserved.as_deref()) else {
             break;
         };
+        if last == Some(Want::Read) && want == Want::Write {
+            break;
+        }
         let owner = owner.clone();
         match ledger.attempt(id, want, &owner)? {
             Turn::NotYet => break,
@@ -49,6 +53,12 @@ pub fn serve<L: Ledger>(
                 queue.remove(id, want);
                 serve_owner(queue, &owner, ledger)?;
                 granted.push(owner);
+                // A writer is alone with what serving its owner granted, and
+                // readers let no writer in: there is no need to try.
+                if want != Want::Read {
+                    break;
+                }
+                last = Some(want);
             }
         }
     }

@@ -3,7 +3,7 @@
 
 use super::deadlock::Blockers;
 use super::queue::{OwnerId, Policy, Queue, WaiterId, Want};
-use std::collections::HashSet;
+use hashbrown::HashSet;
 
 /// When a waiter's turn comes: that of the first of its owner's waiters whose
 /// grant serves it too. Smaller comes first.

@@ -1,5 +1,6 @@
 //! Taking holds and changing their kind.
 
+use super::notices::What;
 use super::sessions::Grant;
 use super::wait::Waiting;
 use super::{end_of, Engine, Error, Scene};
@@ -95,7 +96,7 @@ impl Engine {
             Taken::Refused { lock, refusal, reserved } => (lock, refusal, reserved),
         };
         if ask.block.is_some() && ctx.situation().may_block {
-            let waiting = Waiting { terms, since: store.now(), until };
+            let waiting = Waiting { terms, since: store.now(), until, refusal, reserved };
             return self.wait(scene, &mut store, &owner, &lock, waiting);
         }
         let others = reserved.as_ref().is_some_and(|by| by.owner != owner.bytes());
@@ -155,6 +156,7 @@ impl Engine {
                 if terms.want == Want::Write && reservation == Reservation::Own {
                     store.consume_reservation();
                 }
+                self.notice(scene, store, What::Acquired);
                 let grant = self.bind(scene, store, &seen, owner, &after, terms);
                 Ok(Taken::Held(Grant { token, ..grant }))
             }
@@ -189,6 +191,8 @@ impl Engine {
         let after = core::downgrade(&seen.lock, lease);
         let after = self.settled(scene, &mut store, &seen, &owner, after)?;
         self.commit(scene, &mut store, &seen, &owner, &after)?;
+        self.notice(scene, &store, What::Released);
+        self.figures.count_released(seen.lock.own.writes);
         self.bindings_follow_downgrade(scene, &store, &seen, &owner, &after);
         self.serve(scene, &mut store);
         Ok(())

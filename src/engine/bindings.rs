@@ -3,6 +3,7 @@
 use super::acquire::Terms;
 use super::alarms::Alarm;
 use super::memory::LockId;
+use super::notices::What;
 use super::sessions::{Binding, BindingId, Bound, Grant};
 use super::{Engine, Error, Scene};
 use crate::core::{self, Kind, Lock, Millis, Which};
@@ -34,11 +35,10 @@ impl Engine {
         if !is_new {
             self.keep_undelivered(scene, store, owner, hold);
         }
-        let grant = Grant { hold, is_new, token: None };
         let Some(client) = terms.session else {
-            return grant;
+            return Grant { hold, is_new, token: None, binding: None };
         };
-        let lock = self.memory.entry(scene.db, store.key().bytes()).id.clone();
+        let lock = self.memory.entry(scene.db, store.key().bytes()).1.id();
         if terms.once {
             // The binding moves to this connection.
             if let Some(id) = self.binding_of(&lock, owner.bytes(), |binding| binding.hold == hold)
@@ -49,9 +49,10 @@ impl Engine {
         let due = store.now() + renewal(terms.lease);
         let owner = owner.bytes().into();
         let lease = terms.lease;
-        let id = self.sessions.add(Binding { client, lock, owner, hold, lease, due });
+        let binding = Binding { client, lock, owner, hold, lease, due, told: true };
+        let id = self.sessions.add(binding);
         self.alarms.add(due, Alarm::Session(id));
-        grant
+        Grant { hold, is_new, token: None, binding: Some(id) }
     }
 
     /// Somebody relies on a hold, with ONCE: if its own client never learns of
@@ -300,35 +301,38 @@ impl Engine {
         let owner = Owner::new(&name)?;
         let seen = self.look(scene, &store, &owner, Survey::Ends)?;
         self.commit(scene, &mut store, &seen, &owner, &seen.lock)?;
-        if let Some(binding) = self.sessions.get(id) {
-            let hold = binding.hold;
+        if let Some(Binding { hold, told, .. }) = self.sessions.get(id).cloned() {
             self.unbind(id);
-            self.take_back(scene, &mut store, &owner, hold)?;
+            let taken = self.take_back(scene, &mut store, &owner, hold)?;
+            if taken && told {
+                self.figures.disconnect_releases += 1;
+            }
         }
         Ok(())
     }
 
-    /// Gives back one hold that is known by its name.
+    /// Gives back one hold that is known by its name. False when it is gone.
     pub(super) fn take_back(
         &mut self,
         scene: Scene<'_>,
         store: &mut Store<'_>,
         owner: &Owner<'_>,
         hold: Bound,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         let seen = self.look(scene, store, owner, Survey::Ends)?;
         let rank = seen.rank_of(hold.number);
         if hold.kind == Kind::Read && rank.is_none() {
-            return Ok(());
+            return Ok(false);
         }
         let after = core::release(&seen.lock, Which::One(hold.kind), rank)?;
         self.commit(scene, store, &seen, owner, &after)?;
+        self.notice(scene, store, What::Released);
         if hold.kind == Kind::Read {
             let lock = LockId { db: scene.db, name: store.key().bytes().into() };
             self.bindings_close_gap(&lock, owner.bytes(), hold.number);
         }
         self.serve(scene, store);
-        Ok(())
+        Ok(true)
     }
 }
 

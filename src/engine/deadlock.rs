@@ -4,8 +4,9 @@ use super::memory::LockId;
 use super::wait::{Answer, Waiter};
 use super::{Engine, Error, Scene};
 use crate::core::{find_cycle, Blockers, Circle, OwnerId};
-use crate::ffi::{Access, Text};
+use crate::ffi::{Access, Ctx, Text};
 use crate::store::{self, Store};
+use std::collections::{BTreeSet, HashSet};
 
 impl Engine {
     /// A circle of waiting through this owner. The store is of the lock that
@@ -16,7 +17,10 @@ impl Engine {
         store: &Store<'_>,
         owner: &OwnerId,
     ) -> Option<Circle> {
-        if !self.settings.deadlock_detection || !self.waits_of.contains_key(owner) {
+        // One owner alone waits for nobody who waits. And when all are to be
+        // searched they are served first: some may not have to wait any more.
+        let nobody = self.waits_of.len() < 2 || !self.waits_of.contains_key(owner);
+        if !self.settings.deadlock_detection || self.unsearched || nobody {
             return None;
         }
         let circle = find_cycle(owner, |of| self.blockers(scene, store, of));
@@ -32,6 +36,46 @@ impl Engine {
                 return;
             }
         }
+    }
+
+    /// Breaks the circles among those who wait already: it was not looked for
+    /// them, or they wait for others now.
+    pub(super) fn break_all_circles(&mut self, ctx: Ctx<'_>) {
+        for owner in self.suspects(ctx) {
+            while let Some(circle) = self.circle_from(ctx, &owner) {
+                if !self.break_circle(circle) {
+                    break;
+                }
+                // Those behind it may get in.
+                self.do_alarms(ctx);
+            }
+        }
+    }
+
+    /// Owners without whom there is no circle: inside one queue the waits lead
+    /// one way only. Where a circle leads back, somebody who waits holds a lock
+    /// that others wait for, or waits in several places.
+    fn suspects(&self, ctx: Ctx<'_>) -> BTreeSet<OwnerId> {
+        let mut suspects: BTreeSet<OwnerId> = self.several.iter().cloned().collect();
+        let locks: HashSet<&LockId> = self.waiters.values().map(|waiter| &waiter.lock).collect();
+        for lock in locks {
+            ctx.select(lock.db);
+            let key = Text::new(&lock.name);
+            let holders = Store::open(ctx, &key, Access::Read)
+                .and_then(|store| self.waiting_among(&store))
+                .unwrap_or_default();
+            suspects.extend(holders);
+        }
+        suspects
+    }
+
+    fn circle_from(&self, ctx: Ctx<'_>, owner: &OwnerId) -> Option<Circle> {
+        let waiter = self.waits_of.get(owner)?.first().and_then(|id| self.waiters.get(id))?;
+        let LockId { db, name } = &waiter.lock;
+        ctx.select(*db);
+        let key = Text::new(name);
+        let store = Store::open(ctx, &key, Access::Read).ok()?;
+        self.circle_through(Scene { ctx, db: *db, by_alarm: true }, &store, owner)
     }
 
     /// The youngest waiter of a circle gets an error. False when it is not

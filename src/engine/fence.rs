@@ -1,6 +1,7 @@
 //! Fencing tokens: a write hold with a number that its holder shows to what it
 //! writes to.
 
+use super::memory::Known;
 use super::{Engine, Error, Scene};
 use crate::core::{self, End, Token};
 use crate::store::{Seen, Store};
@@ -15,7 +16,7 @@ impl Engine {
         seen: &Seen,
     ) -> Result<Token, Error> {
         let known = self.memory.get(scene.db, store.key().bytes());
-        let of_tenure = known.filter(|_| seen.lock.own.writes > 0).and_then(|known| known.token);
+        let of_tenure = known.filter(|_| seen.lock.own.writes > 0).and_then(Known::token);
         Ok(core::token(store.last_token()?, of_tenure, scene.ctx.clock_micros())?)
     }
 
@@ -35,7 +36,7 @@ impl Engine {
 
     fn set_token(&mut self, scene: Scene<'_>, store: &Store<'_>, token: Option<Token>) {
         if let Some(known) = self.memory.get_mut(scene.db, store.key().bytes()) {
-            known.token = token;
+            known.set_token(token);
         }
     }
 }

@@ -1,14 +1,16 @@
 //! What others do to locks, and what the clock does.
 
 use super::alarms::Alarm;
-use super::sessions::{BindingId, Grant};
+use super::lapse::set_due;
+use super::memory::Known;
+use super::sessions::Grant;
 use super::wait::{Answer, Waiter};
-use super::{Engine, Error, Scene};
+use super::{Engine, Error, Scene, Settings};
 use crate::core::{Millis, WaiterId};
 use crate::ffi::{Access, Ctx, Text, Version};
 use crate::store::{self, locks_of_key, Owner, Store};
 
-/// Something that changed keys behind the module's back.
+/// Something that changed behind the engine's back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// A key's lease or life: it got or lost an expiry.
@@ -25,6 +27,8 @@ pub enum Change {
     Everything,
     /// A client is gone.
     Disconnected(u64),
+    /// An operator has set these.
+    Settings(Settings),
 }
 
 impl Engine {
@@ -51,6 +55,7 @@ impl Engine {
                     self.gone.push(id);
                 }
             }
+            Change::Settings(settings) => self.set(settings),
         }
     }
 
@@ -89,13 +94,13 @@ impl Engine {
     fn note_replaced(&mut self, db: i32, key: &[u8]) {
         if let Some(known) = self.memory.get_mut(db, key) {
             known.mode = None;
-            known.token = None;
+            known.set_token(None);
             self.unbind_lock(db, key);
         }
     }
 
     fn note_db(&mut self, db: Option<i32>) {
-        let locks: Vec<_> = self.memory.locks(db).map(|known| known.id.clone()).collect();
+        let locks: Vec<_> = self.memory.locks(db).map(Known::id).collect();
         for lock in locks {
             self.note_replaced(lock.db, &lock.name);
             self.look_now(lock.db, &lock.name);
@@ -104,17 +109,16 @@ impl Engine {
 
     /// Forgets all but who waits: another server is the primary now.
     pub fn retire(&mut self) {
-        let locks: Vec<_> = self.memory.locks(None).map(|known| known.id.clone()).collect();
+        let locks: Vec<_> = self.memory.locks(None).map(Known::id).collect();
         for lock in locks {
             self.note_replaced(lock.db, &lock.name);
-            if let Some(known) = self.memory.get_mut(lock.db, &lock.name) {
-                if let Some(due) = known.due.take() {
-                    self.alarms.remove(due, Alarm::Lock(lock.clone()));
-                }
-            }
+            let (place, known) = self.memory.entry(lock.db, &lock.name);
+            set_due(&mut self.alarms, place, known, None);
             self.forget_if_idle(lock.db, &lock.name);
         }
         self.sweeping = None;
+        self.unsearched = false;
+        self.swept = false;
         self.gone.clear();
         self.undelivered.clear();
     }
@@ -152,7 +156,18 @@ impl Engine {
         for alarm in later {
             self.put_off(ctx.now() + PUT_OFF, alarm);
         }
+        if may_write && std::mem::take(&mut self.unsearched) {
+            // All who may get in have got in.
+            self.break_all_circles(ctx);
+        }
         self.not_before = if may_write { 0 } else { ctx.now() + PUT_OFF };
+    }
+
+    /// Does what is due now, where the server takes writes.
+    pub(super) fn do_alarms(&mut self, ctx: Ctx<'_>) {
+        while let Some(alarm) = self.alarms.take_due(ctx.now()) {
+            self.do_alarm(ctx, alarm);
+        }
     }
 
     fn do_alarm(&mut self, ctx: Ctx<'_>, alarm: Alarm) {
@@ -167,10 +182,12 @@ impl Engine {
                 // Why ever it could not be renewed: it ends with its lease.
                 let _ = self.renew_session(scene, id);
             }
-            Alarm::Lock(lock) => {
-                if let Some(known) = self.memory.get_mut(lock.db, &lock.name) {
-                    known.due = None;
-                }
+            Alarm::Lock(place) => {
+                let Some(known) = self.memory.at_mut(place) else {
+                    return;
+                };
+                known.set_due(None);
+                let lock = known.id();
                 ctx.select(lock.db);
                 let scene = Scene { ctx, db: lock.db, by_alarm: true };
                 let key = Text::new(&lock.name);
@@ -190,12 +207,12 @@ impl Engine {
     }
 
     fn put_off(&mut self, at: Millis, alarm: Alarm) {
-        match &alarm {
-            Alarm::Lock(lock) => match self.memory.get_mut(lock.db, &lock.name) {
-                Some(known) => known.due = Some(at),
+        match alarm {
+            Alarm::Lock(place) => match self.memory.at_mut(place) {
+                Some(known) => known.set_due(Some(at)),
                 None => return,
             },
-            Alarm::Session(id) => match self.sessions.get_mut(*id) {
+            Alarm::Session(id) => match self.sessions.get_mut(id) {
                 Some(binding) => binding.due = at,
                 None => return,
             },
@@ -223,27 +240,17 @@ impl Engine {
     }
 
     fn undo(&mut self, ctx: Ctx<'_>, waiter: &Waiter) {
-        let Some(Grant { hold, is_new, .. }) = waiter.grant else {
+        let Some(Grant { hold, is_new, binding, .. }) = waiter.grant else {
             return;
         };
         ctx.select(waiter.lock.db);
         let scene = Scene { ctx, db: waiter.lock.db, by_alarm: true };
-        if let Some(client) = waiter.terms.session {
-            // The binding knows, and may have seen to it already.
-            let bindings = self.sessions.of_client(client);
-            let is_it = |id: &BindingId| {
-                self.sessions.get(*id).is_some_and(|binding| {
-                    binding.hold == hold
-                        && binding.lock == waiter.lock
-                        && binding.owner == waiter.owner
-                })
-            };
-            match bindings.into_iter().find(is_it) {
-                Some(id) if is_new => {
-                    let _ = self.release_session(scene, id);
-                }
-                Some(id) => self.unbind(id),
-                None => {}
+        if let Some(id) = binding {
+            // It knows, and may have seen to it already.
+            if is_new {
+                let _ = self.release_session(scene, id);
+            } else {
+                self.unbind(id);
             }
             return;
         }
@@ -263,7 +270,10 @@ impl Engine {
     /// The answer with this number was, or could not be, delivered.
     pub fn answered(&mut self, ctx: Ctx<'_>, id: WaiterId, delivered: bool) {
         if let Some(waiter) = self.underway.remove(&id) {
-            if !delivered {
+            if delivered {
+                self.figures.delivered(&waiter, ctx.now());
+                self.sessions.tell(waiter.grant);
+            } else {
                 // An old server leaves a client without any reply that CLIENT
                 // UNBLOCK names just now; it would take the reply to its next
                 // command for this one's.
@@ -278,7 +288,7 @@ impl Engine {
     /// When there is something to do next.
     pub fn next_alarm(&self) -> Option<Millis> {
         let sweep = self.sweeping.as_ref().map(|sweeping| sweeping.due.max(self.not_before));
-        let pressed = !self.gone.is_empty() || !self.undelivered.is_empty();
+        let pressed = !self.gone.is_empty() || !self.undelivered.is_empty() || self.unsearched;
         let pressed = pressed.then_some(self.not_before);
         [self.alarms.first(), sweep, pressed].into_iter().flatten().min()
     }

@@ -1,5 +1,6 @@
 //! Looking without touching.
 
+use super::memory::Known;
 use super::{Engine, Error};
 use crate::core::{End, Kind, Millis, Mode, WaiterId, Want};
 use crate::ffi::{Access, Ctx, Str};
@@ -73,10 +74,10 @@ impl Engine {
         let known = self.memory.get(ctx.db(), key.bytes());
         let queue = known.and_then(|known| known.queue.as_ref());
         let in_order = queue.map(|queue| queue.in_order(self.settings.policy)).unwrap_or_default();
-        let lock = known.map(|known| &known.id);
+        let lock = known.map(Known::id);
         let holder = |entry: Entry| {
             let mut holder = holder(entry, end);
-            if let Some(lock) = lock {
+            if let Some(lock) = &lock {
                 holder.session = self.session_of(lock, &holder.owner, holder.kind);
             }
             holder
@@ -94,22 +95,25 @@ impl Engine {
         })
     }
 
-    /// QUEUES: the longest queues of a database first, at most `count`.
+    /// QUEUES: the longest queues of a database first, at most `count`. The
+    /// server cannot check keys that nobody named: it is done here.
     pub fn queues(&self, ctx: Ctx<'_>, count: usize) -> Vec<QueueLength> {
-        let mut queues: Vec<QueueLength> = self
-            .memory
-            .locks(Some(ctx.db()))
-            .filter_map(|known| {
-                let queue = known.queue.as_ref()?;
-                let since = queue.first_arrival().and_then(|id| self.waiters.get(&id))?.since;
-                Some(QueueLength { name: known.id.name.to_vec(), waiters: queue.len(), since })
-            })
-            .collect();
+        let db = ctx.db();
+        let waiters = self.waiters.values().filter(|waiter| waiter.lock.db == db);
+        let mut locks: Vec<&[u8]> = waiters.map(|waiter| &*waiter.lock.name).collect();
+        locks.sort_unstable();
+        locks.dedup();
+        let length = |name: &[u8]| {
+            let queue = self.memory.get(db, name)?.queue.as_ref()?;
+            let since = queue.first_arrival().and_then(|id| self.waiters.get(&id))?.since;
+            Some(QueueLength { name: name.to_vec(), waiters: queue.len(), since })
+        };
+        let mut queues: Vec<_> = locks.into_iter().filter_map(length).collect();
         queues.sort_by(|one, other| {
             (other.waiters, one.since, &one.name).cmp(&(one.waiters, other.since, &other.name))
         });
-        queues.truncate(count);
-        queues
+        let user = ctx.user();
+        queues.into_iter().filter(|queue| user.may_read(&queue.name)).take(count).collect()
     }
 
     fn waiter(&self, id: WaiterId) -> Option<WaiterPicture> {

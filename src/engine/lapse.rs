@@ -1,6 +1,8 @@
 //! Writing a lock back, and looking at one when its time has come.
 
-use super::alarms::Alarm;
+use super::alarms::{Alarm, Alarms};
+use super::memory::{Known, Place};
+use super::notices::What;
 use super::{Engine, Error, Scene};
 use crate::core::{Announcement, End, Lock, Millis, Mode};
 use crate::store::{Owner, Seen, Store, Survey};
@@ -26,13 +28,22 @@ impl Engine {
         owner: &Owner<'_>,
         after: &Lock,
     ) -> Result<(), Error> {
-        store.commit(seen, owner, after)?;
+        let last = self.last_owner(scene, store);
+        store.commit(seen, owner, after, last.as_deref())?;
+        if seen.has_lapsed() {
+            self.notice(scene, store, What::Lapsed);
+        }
         self.bindings_follow(scene, store, owner, seen);
+        let lapsed = seen.lapsed();
+        self.figures.count_lapsed(lapsed);
         if after.mode() == Some(Mode::Read) {
             self.remember_reader(scene, store, owner.bytes(), &after.own.reads);
         }
         let earliest = after.own.reads.iter().copied().fold(after.end, End::min);
-        self.remember(scene, store, after, earliest, Due::NotLater);
+        let gone = seen.lock.own.count().saturating_add(lapsed);
+        let holds = |before| after.own.count().saturating_add(before).saturating_sub(gone);
+        self.remember(scene, store, after, holds, earliest, Due::NotLater);
+        self.remember_last(scene, store, owner.bytes(), after);
         Ok(())
     }
 
@@ -41,7 +52,7 @@ impl Engine {
     pub(super) fn catch_up(&mut self, scene: Scene<'_>, store: &mut Store<'_>) {
         let due = match self.memory.get(scene.db, store.key().bytes()) {
             None => store.exists(),
-            Some(known) => known.due.is_some_and(|due| store.now() > due),
+            Some(known) => known.due().is_some_and(|due| store.now() > due),
         };
         if due {
             // What is no lock is for the command to say.
@@ -60,7 +71,8 @@ impl Engine {
             let owner = Owner::nobody();
             let seen = self.look(scene, store, &owner, Survey::Mode)?;
             if !seen.lock.is_free() {
-                self.remember(scene, store, &seen.lock, earliest.min(seen.lock.end), Due::Exactly);
+                let earliest = earliest.min(seen.lock.end);
+                self.remember(scene, store, &seen.lock, |holds| holds, earliest, Due::Exactly);
                 self.serve(scene, store);
                 return Ok(());
             }
@@ -69,38 +81,49 @@ impl Engine {
         let seen = match store.look(&owner, Survey::Ends) {
             Ok(seen) => seen,
             Err(error) => {
-                self.remember(scene, store, &Lock::free(), End::Never, Due::Exactly);
+                self.remember(scene, store, &Lock::free(), |_| 0, End::Never, Due::Exactly);
                 self.fail_queue(scene, store, &Error::Store(error.clone()));
                 return Err(error.into());
             }
         };
         let known = self.memory.get(scene.db, store.key().bytes());
-        let before = known.and_then(|known| known.mode);
+        let before = known.and_then(|known| Some((known.mode?, known.holds)));
         let mut after = seen.lock.clone();
         if after.mode() == Some(Mode::Read) {
             // Somebody may have shortened the hash's expiry below a reader's.
             after.lengthen_to_readers();
         }
-        store.commit(&seen, &owner, &after)?;
+        let last = self.last_owner(scene, store);
+        store.commit(&seen, &owner, &after, last.as_deref())?;
         self.bindings_follow(scene, store, &owner, &seen);
-        if !seen.has_hash() {
-            store.announce(before.map(|mode| match mode {
+        self.figures.count_lapsed(seen.lapsed());
+        if let (false, Some((mode, holds))) = (seen.has_hash(), before) {
+            let ended = match mode {
                 Mode::Read => Announcement::ReadFreed,
                 Mode::Write => Announcement::WriteEnded,
-            }));
+            };
+            store.announce(Some(ended), last.as_deref().unwrap_or_default());
+            self.figures.count_lapsed(holds.into());
         }
-        self.remember(scene, store, &after, seen.earliest.min(after.end), Due::Exactly);
+        if seen.has_lapsed() || !seen.has_hash() && before.is_some() {
+            self.notice(scene, store, What::Lapsed);
+        }
+        let earliest = seen.earliest.min(after.end);
+        self.remember(scene, store, &after, |_| seen.holds, earliest, Due::Exactly);
         self.remember_readers(scene, store);
+        self.remember_last(scene, store, owner.bytes(), &after);
         self.serve(scene, store);
         Ok(())
     }
 
-    /// Remembers a lock and when to look at it again.
+    /// Remembers a lock and when to look at it again. `holds`: how many it has,
+    /// from how many it had.
     pub(super) fn remember(
         &mut self,
         scene: Scene<'_>,
         store: &Store<'_>,
         lock: &Lock,
+        holds: impl FnOnce(u64) -> u64,
         earliest: End,
         how: Due,
     ) {
@@ -111,20 +134,18 @@ impl Engine {
             match self.memory.get_mut(scene.db, name) {
                 None => return,
                 Some(known) if known.queue.is_none() => {
-                    if let Some(due) = known.due {
-                        self.alarms.remove(due, Alarm::Lock(known.id.clone()));
-                    }
-                    self.memory.remove(scene.db, name);
+                    self.forget(scene.db, name);
                     return;
                 }
                 Some(_) => {}
             }
         }
-        let known = self.memory.entry(scene.db, name);
+        let (place, known) = self.memory.entry(scene.db, name);
         known.mode = mode;
         if mode != Some(Mode::Write) {
-            known.token = None;
+            known.set_token(None);
         }
+        known.holds = u32::try_from(holds(known.holds.into())).unwrap_or(u32::MAX);
         if mode != Some(Mode::Read) {
             known.readers = None;
         }
@@ -138,16 +159,25 @@ impl Engine {
             due = sooner(due, Some(store.now() + again));
         }
         if how == Due::NotLater && mode.is_some() {
-            due = sooner(due, known.due);
+            due = sooner(due, known.due());
         }
-        set_due(&mut self.alarms, known, due);
+        set_due(&mut self.alarms, place, known, due);
+    }
+
+    /// Forgets a lock.
+    pub(super) fn forget(&mut self, db: i32, name: &[u8]) {
+        if let Some((place, due)) = self.memory.remove(db, name) {
+            if let Some(due) = due {
+                self.alarms.remove(due, Alarm::Lock(place));
+            }
+        }
     }
 
     /// Has a lock looked at soon, for the server takes no writes now.
     pub(super) fn try_again(&mut self, scene: Scene<'_>, store: &Store<'_>) {
-        let known = self.memory.entry(scene.db, store.key().bytes());
-        let due = sooner(known.due, Some(store.now() + TRY_AGAIN));
-        set_due(&mut self.alarms, known, due);
+        let (place, known) = self.memory.entry(scene.db, store.key().bytes());
+        let due = sooner(known.due(), Some(store.now() + TRY_AGAIN));
+        set_due(&mut self.alarms, place, known, due);
     }
 
     /// Has a lock looked at when another of its times comes.
@@ -158,9 +188,9 @@ impl Engine {
     /// The same.
     pub(super) fn look_at(&mut self, db: i32, name: &[u8], end: End) {
         if let End::At(at) = end {
-            let known = self.memory.entry(db, name);
-            let due = sooner(known.due, Some(at));
-            set_due(&mut self.alarms, known, due);
+            let (place, known) = self.memory.entry(db, name);
+            let due = sooner(known.due(), Some(at));
+            set_due(&mut self.alarms, place, known, due);
         }
     }
 
@@ -171,9 +201,9 @@ impl Engine {
 
     /// Has a lock that somebody else has changed looked at as soon as may be.
     pub(super) fn look_now(&mut self, db: i32, name: &[u8]) {
-        let known = self.memory.entry(db, name);
+        let (place, known) = self.memory.entry(db, name);
         known.readers = None;
-        set_due(&mut self.alarms, known, Some(0));
+        set_due(&mut self.alarms, place, known, Some(0));
     }
 }
 
@@ -193,19 +223,16 @@ fn sooner(one: Option<Millis>, other: Option<Millis>) -> Option<Millis> {
     }
 }
 
-fn set_due(
-    alarms: &mut super::alarms::Alarms,
-    known: &mut super::memory::Known,
-    due: Option<Millis>,
-) {
-    if known.due == due {
+pub(super) fn set_due(alarms: &mut Alarms, place: Place, known: &mut Known, due: Option<Millis>) {
+    let before = known.due();
+    if before == due {
         return;
     }
-    if let Some(old) = known.due {
-        alarms.remove(old, Alarm::Lock(known.id.clone()));
+    if let Some(before) = before {
+        alarms.remove(before, Alarm::Lock(place));
     }
-    if let Some(new) = due {
-        alarms.add(new, Alarm::Lock(known.id.clone()));
+    if let Some(due) = due {
+        alarms.add(due, Alarm::Lock(place));
     }
-    known.due = due;
+    known.set_due(due);
 }

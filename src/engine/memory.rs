@@ -1,8 +1,12 @@
 //! What is remembered of each lock.
+//!
+//! There may be millions of them, so it is little, and in one place: a table
+//! for each database leads from a name to a place in one list.
 
 use super::readers::Readers;
-use crate::core::{Millis, Mode, Queue, Token};
+use crate::core::{Millis, Mode, OwnerId, Queue, Token};
 use hashbrown::{DefaultHashBuilder, HashTable};
+use std::cell::Cell;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
@@ -13,81 +17,204 @@ pub struct LockId {
     pub name: Arc<[u8]>,
 }
 
+/// Where a lock is remembered, for as long as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place(u32);
+
 /// What is remembered of a lock that is held or waited for.
 #[derive(Debug)]
 pub struct Known {
-    /// Its id, to be shared.
-    pub id: LockId,
-    /// The mode that it had when last looked at; None: free.
-    pub mode: Option<Mode>,
-    /// The fencing token that its writer was given last, since it began to write.
-    pub token: Option<Token>,
-    /// When its alarm rings: not later than the first of its holds ends.
-    pub due: Option<Millis>,
+    name: Arc<[u8]>,
+    due: Millis,
+    token: Token,
     /// Who waits for it.
     pub queue: Option<Box<Queue>>,
     /// Its readers, when there are many.
     pub readers: Option<Box<Readers>>,
+    last: Option<Box<OwnerId>>,
+    db: i32,
+    /// How many live holds it had when last looked at, to be told when all of
+    /// them lapse.
+    pub holds: u32,
+    /// The mode that it had when last looked at; None: free.
+    pub mode: Option<Mode>,
 }
 
-/// What is remembered of all locks, database by database.
+/// No alarm is set. A millisecond that will never come, to save room.
+const NEVER: Millis = Millis::MIN;
+
+/// No token was given: the first is 1.
+const NO_TOKEN: Token = 0;
+
+impl Known {
+    /// Its id, to be shared.
+    pub fn id(&self) -> LockId {
+        LockId { db: self.db, name: self.name.clone() }
+    }
+
+    /// When its alarm rings: not later than the first of its holds ends.
+    pub fn due(&self) -> Option<Millis> {
+        (self.due != NEVER).then_some(self.due)
+    }
+
+    /// Remembers when it rings.
+    pub fn set_due(&mut self, due: Option<Millis>) {
+        self.due = due.unwrap_or(NEVER);
+    }
+
+    /// The owner whose hold ends last, where announcements name owners.
+    pub fn last(&self) -> Option<&OwnerId> {
+        self.last.as_deref()
+    }
+
+    /// Remembers it.
+    pub fn set_last(&mut self, last: Option<OwnerId>) {
+        self.last = last.map(Box::new);
+    }
+
+    /// The fencing token that its writer was given last, since it began to write.
+    pub fn token(&self) -> Option<Token> {
+        (self.token != NO_TOKEN).then_some(self.token)
+    }
+
+    /// Remembers it.
+    pub fn set_token(&mut self, token: Option<Token>) {
+        self.token = token.unwrap_or(NO_TOKEN);
+    }
+}
+
+/// What is remembered of all locks.
 #[derive(Default)]
 pub struct Memory {
-    dbs: Vec<HashTable<Known>>,
+    places: Vec<Option<Known>>,
+    free: Vec<Place>,
+    dbs: Vec<HashTable<Found>>,
     hasher: DefaultHashBuilder,
+    /// The last that was found: a command asks for one lock several times.
+    last: Cell<usize>,
+}
+
+/// A place in a table, with the hash of its lock's name: to make the table
+/// larger without a look at each name.
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    hash: u32,
+    place: Place,
 }
 
 impl Memory {
     /// What is remembered of a lock.
     pub fn get(&self, db: i32, name: &[u8]) -> Option<&Known> {
-        self.dbs.get(index(db)?)?.find(self.hasher.hash_one(name), is(name))
+        self.at(self.find(db, name)?)
     }
 
     /// The same, to be changed.
     pub fn get_mut(&mut self, db: i32, name: &[u8]) -> Option<&mut Known> {
-        self.dbs.get_mut(index(db)?)?.find_mut(self.hasher.hash_one(name), is(name))
+        self.at_mut(self.find(db, name)?)
     }
 
-    /// The same; a lock that nothing is known of becomes one that is free.
-    pub fn entry(&mut self, db: i32, name: &[u8]) -> &mut Known {
-        let index = index(db).unwrap_or(0);
-        if self.dbs.len() <= index {
-            self.dbs.resize_with(index + 1, HashTable::new);
+    /// What is remembered there.
+    pub fn at(&self, place: Place) -> Option<&Known> {
+        self.places.get(place.index())?.as_ref()
+    }
+
+    /// The same, to be changed.
+    pub fn at_mut(&mut self, place: Place) -> Option<&mut Known> {
+        self.places.get_mut(place.index())?.as_mut()
+    }
+
+    /// What is remembered of a lock, with its place; a lock that nothing is known of becomes one
+    /// that is free.
+    pub fn entry(&mut self, db: i32, name: &[u8]) -> (Place, &mut Known) {
+        let place = self.find(db, name).unwrap_or_else(|| self.add(db, name));
+        let known = self.places[place.index()].get_or_insert_with(|| Known::new(db, name));
+        (place, known)
+    }
+
+    /// Forgets of all locks whose hold ends last.
+    pub fn forget_last_owners(&mut self) {
+        for known in self.places.iter_mut().flatten() {
+            known.last = None;
         }
-        let hasher = &self.hasher;
-        let rehash = |known: &Known| hasher.hash_one(&*known.id.name);
-        let entry = self.dbs[index].entry(hasher.hash_one(name), is(name), rehash);
-        let new = || Known {
-            id: LockId { db, name: name.into() },
-            mode: None,
-            token: None,
-            due: None,
-            queue: None,
-            readers: None,
-        };
-        entry.or_insert_with(new).into_mut()
     }
 
-    /// Forgets a lock.
-    pub fn remove(&mut self, db: i32, name: &[u8]) {
+    /// Forgets a lock. Tells where it was, and when its alarm would have rung.
+    pub fn remove(&mut self, db: i32, name: &[u8]) -> Option<(Place, Option<Millis>)> {
+        let place = self.find(db, name)?;
+        let hash = self.hash(name);
         if let Some(locks) = index(db).and_then(|index| self.dbs.get_mut(index)) {
-            if let Ok(known) = locks.find_entry(self.hasher.hash_one(name), is(name)) {
-                known.remove();
+            if let Ok(found) = locks.find_entry(spread(hash), |found| found.place == place) {
+                found.remove();
             }
         }
+        self.free.push(place);
+        let known = self.places[place.index()].take()?;
+        Some((place, known.due()))
     }
 
     /// All locks of a database, or of all.
     pub fn locks(&self, db: Option<i32>) -> impl Iterator<Item = &Known> {
-        let wanted = db.and_then(index);
-        let dbs = self.dbs.iter().enumerate();
-        dbs.filter(move |(index, _)| wanted.is_none_or(|wanted| wanted == *index))
-            .flat_map(|(_, locks)| locks.iter())
+        self.places.iter().flatten().filter(move |known| db.is_none_or(|db| db == known.db))
+    }
+
+    fn find(&self, db: i32, name: &[u8]) -> Option<Place> {
+        let is_it = |known: &Known| known.db == db && *known.name == *name;
+        if self.places.get(self.last.get()).and_then(Option::as_ref).is_some_and(is_it) {
+            return Some(Place(self.last.get() as u32));
+        }
+        let is_found = |found: &Found| self.at(found.place).is_some_and(is_it);
+        let place = self.dbs.get(index(db)?)?.find(spread(self.hash(name)), is_found)?.place;
+        self.last.set(place.index());
+        Some(place)
+    }
+
+    fn add(&mut self, db: i32, name: &[u8]) -> Place {
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.places.push(None);
+            Place(self.places.len() as u32 - 1)
+        });
+        self.places[place.index()] = Some(Known::new(db, name));
+        let hash = self.hash(name);
+        let index = index(db).unwrap_or(0);
+        if self.dbs.len() <= index {
+            self.dbs.resize_with(index + 1, HashTable::new);
+        }
+        let found = Found { hash, place };
+        self.dbs[index].insert_unique(spread(hash), found, |found| spread(found.hash));
+        self.last.set(place.index());
+        place
+    }
+
+    fn hash(&self, name: &[u8]) -> u32 {
+        self.hasher.hash_one(name) as u32
     }
 }
 
-fn is(name: &[u8]) -> impl Fn(&Known) -> bool + '_ {
-    move |known| *known.id.name == *name
+impl Known {
+    fn new(db: i32, name: &[u8]) -> Known {
+        Known {
+            name: name.into(),
+            due: NEVER,
+            token: NO_TOKEN,
+            queue: None,
+            readers: None,
+            last: None,
+            db,
+            holds: 0,
+            mode: None,
+        }
+    }
+}
+
+impl Place {
+    fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// The table wants all bits of a hash to differ.
+fn spread(hash: u32) -> u64 {
+    u64::from(hash).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 fn index(db: i32) -> Option<usize> {

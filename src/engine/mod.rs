@@ -10,35 +10,43 @@ mod bindings;
 mod deadlock;
 mod error;
 mod fence;
+mod figures;
 mod foreign;
 mod inspect;
 mod lapse;
+mod last;
 mod memory;
+mod notices;
 mod readers;
 mod release;
 mod serve;
 mod sessions;
+mod settings;
 mod slots;
 mod sweep;
 mod wait;
+mod waits;
 
 pub use acquire::{Acquired, Ask};
 pub use error::Error;
+pub use figures::{Figures, Progress};
 pub use foreign::Change;
 pub use inspect::{Holder, Picture, QueueLength, WaiterPicture};
+pub use notices::Notice;
 pub use wait::{Answer, Left};
 
 use crate::core::{End, Millis, OwnerId, Policy, WaiterId};
 use crate::ffi::Ctx;
-use crate::store::Store;
+use crate::store::{Channels, ClusterPublish, Store};
 use alarms::Alarms;
+use hashbrown::{HashMap, HashSet};
 use memory::Memory;
 use sessions::{BindingId, Sessions};
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use wait::Waiter;
 
 /// What an operator can set.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Who goes first.
     pub policy: Policy,
@@ -46,29 +54,45 @@ pub struct Settings {
     pub deadlock_detection: bool,
     /// How many may wait, over the whole server; 0: any number.
     pub max_waiters: usize,
-    /// How long the last fencing token is remembered, in ms; 0: for ever.
+    /// How long a fence key outlives its last token, in ms; 0: for ever.
     pub fence_ttl: Millis,
+    /// Where ends are announced.
+    pub events: Channels,
+    /// How a cluster publishes.
+    pub cluster_publish: ClusterPublish,
+}
+
+impl Settings {
+    /// What they are when nobody has set them.
+    pub const DEFAULT: Settings = Settings {
+        policy: Policy::Fifo,
+        deadlock_detection: true,
+        max_waiters: 100_000,
+        fence_ttl: 7 * 24 * 3_600_000,
+        events: Channels::Redisson,
+        cluster_publish: ClusterPublish::Sharded,
+    };
 }
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings {
-            policy: Policy::Fifo,
-            deadlock_detection: true,
-            max_waiters: 100_000,
-            fence_ttl: 7 * 24 * 60 * 60 * 1_000,
-        }
+        Settings::DEFAULT
     }
 }
 
 /// The use cases and what they remember.
 #[derive(Default)]
 pub struct Engine {
-    /// What an operator can set.
-    pub settings: Settings,
+    settings: Settings,
+    /// Whether circles are to be looked for among those who wait already.
+    unsearched: bool,
+    /// What has happened so far.
+    pub figures: Figures,
     memory: Memory,
     alarms: Alarms,
     waiters: BTreeMap<WaiterId, Waiter>,
+    /// For how many locks they wait.
+    queues: usize,
     /// The waiters of each owner that has any, over all locks.
     waits_of: HashMap<OwnerId, BTreeSet<WaiterId>>,
     sessions: Sessions,
@@ -81,6 +105,8 @@ pub struct Engine {
     last_waiter: WaiterId,
     /// What waiters are to be told.
     answers: Vec<(WaiterId, Answer)>,
+    /// The key events to raise.
+    notices: Vec<Notice>,
     /// Those whose answers are on their way.
     underway: HashMap<WaiterId, Waiter>,
     /// Those whose answer was lost; a grant is to be taken back.
@@ -91,12 +117,16 @@ pub struct Engine {
     not_before: Millis,
     /// The search for locks that nobody has touched yet, while it goes on.
     sweeping: Option<sweep::Sweeping>,
+    /// Whether it has ended since it was last begun.
+    swept: bool,
 }
 
 impl Engine {
     /// One that remembers nothing.
     pub fn new(settings: Settings) -> Engine {
-        Engine { settings, ..Engine::default() }
+        let mut engine = Engine::default();
+        engine.set(settings);
+        engine
     }
 }
 

@@ -9,10 +9,11 @@
 use super::{Engine, Scene};
 use crate::core::{End, Ends, Millis, Mode, Others, OwnerId};
 use crate::store::{Error, Owner, Seen, Store, Survey};
-use std::collections::{BTreeSet, HashMap};
+use hashbrown::HashMap;
+use std::collections::BTreeSet;
 
 /// From how many fields of the hash on ends are remembered.
-const MANY: usize = 32;
+const MANY: usize = 8;
 
 /// The ends of the read holds of all owners.
 #[derive(Debug, Default)]
@@ -45,6 +46,11 @@ impl Readers {
     fn latest_of_others(&self, own: &[u8]) -> Option<(End, &OwnerId)> {
         let mut others = self.by_end.iter().rev().filter(|(_, owner, _)| **owner != *own);
         others.next().map(|(end, owner, _)| (*end, owner))
+    }
+
+    /// The owner of the hold that ends last.
+    pub fn last(&self) -> Option<&OwnerId> {
+        self.by_end.last().map(|(_, owner, _)| owner)
     }
 
     /// The end of the first.

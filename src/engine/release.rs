@@ -1,10 +1,11 @@
 //! Giving holds back, making them last, and breaking locks open.
 
 use super::memory::LockId;
+use super::notices::What;
 use super::{end_of, Engine, Error, Scene};
 use crate::core::{self, End, Lock, Millis, Mode, Which};
 use crate::ffi::{Access, Ctx, Str};
-use crate::store::{Owner, Store, Survey};
+use crate::store::{Forced, Owner, Store, Survey};
 
 use super::lapse::Due;
 
@@ -26,10 +27,12 @@ impl Engine {
             let after = core::release(&seen.lock, which, None);
             let after = self.settled(scene, &mut store, &seen, &owner, after)?;
             self.commit(scene, &mut store, &seen, &owner, &after)?;
+            self.figures.count_released(seen.lock.own.count() - after.own.count());
             after
         } else {
             self.release_among_sessions(scene, &mut store, &owner, which)?
         };
+        self.notice(scene, &store, What::Released);
         self.serve(scene, &mut store);
         Ok(after.is_free())
     }
@@ -49,6 +52,7 @@ impl Engine {
         let (rank, binding) = self.choose(scene, &lock, owner.bytes(), &seen, which);
         let after = core::release(&seen.lock, which, rank)?;
         self.commit(scene, store, &seen, owner, &after)?;
+        self.figures.count_released(seen.lock.own.count() - after.own.count());
         if let Some(id) = binding {
             self.unbind(id);
         }
@@ -84,11 +88,16 @@ impl Engine {
         let mut store = Store::open(ctx, key, Access::Write)?;
         let scene = Scene::of_command(ctx);
         self.catch_up(scene, &mut store);
-        let forced = store.force(only)?;
-        if forced {
-            self.remember(scene, &store, &Lock::free(), End::Never, Due::Exactly);
+        let last = self.last_owner(scene, &store);
+        let forced = store.force(only, last.as_deref())?;
+        if let Forced::Lock(holds) = forced {
+            self.figures.count_released(holds);
+            self.notice(scene, &store, What::Released);
+        }
+        if forced != Forced::Nothing {
+            self.remember(scene, &store, &Lock::free(), |_| 0, End::Never, Due::Exactly);
             self.serve(scene, &mut store);
         }
-        Ok(forced)
+        Ok(forced != Forced::Nothing)
     }
 }

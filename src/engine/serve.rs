@@ -66,9 +66,10 @@ impl Engine {
         };
         let granted = serve(&mut Turns { engine: self, scene, store }, &mut queue);
         if queue.is_empty() {
+            self.queues -= 1;
             self.forget_if_idle(scene.db, name);
         } else {
-            self.memory.entry(scene.db, name).queue = Some(queue);
+            self.memory.entry(scene.db, name).1.queue = Some(queue);
             self.look_by(scene, store, core::End::At(store.now() + 1_000));
         }
         for owner in granted {
@@ -111,6 +112,7 @@ impl Engine {
         let known = self.memory.get_mut(scene.db, name);
         if let Some(mut queue) = known.and_then(|known| known.queue.take()) {
             self.fail_all(&mut queue, error);
+            self.queues -= 1;
             self.forget_if_idle(scene.db, name);
         }
     }

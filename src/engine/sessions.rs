@@ -5,7 +5,8 @@
 
 use super::memory::LockId;
 use crate::core::{Kind, Millis, OwnerId, Token};
-use std::collections::{BTreeSet, HashMap};
+use hashbrown::HashMap;
+use std::collections::BTreeSet;
 
 /// Names a binding.
 pub type BindingId = u64;
@@ -29,6 +30,8 @@ pub struct Grant {
     pub is_new: bool,
     /// The fencing token that came with it.
     pub token: Option<Token>,
+    /// What binds it to its connection.
+    pub binding: Option<BindingId>,
 }
 
 /// A hold that is bound to a connection.
@@ -41,6 +44,8 @@ pub struct Binding {
     pub lease: Millis,
     /// When it is to be renewed.
     pub due: Millis,
+    /// Whether the client has been told of it.
+    pub told: bool,
 }
 
 /// All bindings.
@@ -56,6 +61,11 @@ impl Sessions {
     /// Whether there are none, so that nobody need look.
     pub fn is_empty(&self) -> bool {
         self.bindings.is_empty()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.bindings.len()
     }
 
     /// Adds one.
@@ -77,6 +87,21 @@ impl Sessions {
     /// The same, to be changed.
     pub fn get_mut(&mut self, id: BindingId) -> Option<&mut Binding> {
         self.bindings.get_mut(&id)
+    }
+
+    /// The client does not know of a hold yet.
+    pub fn keep_from(&mut self, grant: &Grant) {
+        if let Some(binding) = grant.binding.and_then(|id| self.bindings.get_mut(&id)) {
+            binding.told = false;
+        }
+    }
+
+    /// Now it does.
+    pub fn tell(&mut self, grant: Option<Grant>) {
+        let id = grant.and_then(|grant| grant.binding);
+        if let Some(binding) = id.and_then(|id| self.bindings.get_mut(&id)) {
+            binding.told = true;
+        }
     }
 
     /// Ends one.

@@ -25,6 +25,7 @@ impl Engine {
             return;
         };
         if let Some(queue) = known.queue.take() {
+            self.queues -= 1;
             for (id, ..) in queue.in_order(self.settings.policy) {
                 self.answer(id, Answer::Failed(answer.clone()));
             }

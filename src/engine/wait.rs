@@ -2,12 +2,13 @@
 
 use super::acquire::{left, Acquired, Terms};
 use super::alarms::Alarm;
+use super::figures::Told;
 use super::memory::LockId;
 use super::sessions::Grant;
 use super::{Engine, Error, Scene};
 use crate::core::{End, Lock, Millis, Mode, OwnerId, Refusal, WaiterId, Want};
 use crate::ffi::{Access, Ctx, Text};
-use crate::store::{Owner, Store, Survey};
+use crate::store::{Owner, Reserved, Store, Survey};
 
 /// A client that waits for a lock.
 #[derive(Clone, Debug)]
@@ -21,6 +22,8 @@ pub(super) struct Waiter {
     pub client: u64,
     /// What it was granted, while the answer is on its way.
     pub grant: Option<Grant>,
+    /// The same, as it is counted.
+    pub told: Told,
 }
 
 /// How a request is going to wait.
@@ -28,6 +31,10 @@ pub(super) struct Waiting {
     pub terms: Terms,
     pub since: Millis,
     pub until: Option<End>,
+    /// Why it has to.
+    pub refusal: Refusal,
+    /// The reservation that stands.
+    pub reserved: Option<Reserved>,
 }
 
 /// What a waiter is told.
@@ -69,7 +76,8 @@ impl Engine {
         if max > 0 && self.waiters.len() >= max {
             return Err(Error::TooManyWaiters);
         }
-        let known = self.memory.entry(scene.db, store.key().bytes());
+        let (_, known) = self.memory.entry(scene.db, store.key().bytes());
+        self.queues += usize::from(known.queue.is_none());
         let queue = known.queue.get_or_insert_default();
         if want == Want::Upgrade {
             if let Some(other) = queue.other_upgrade(&owner) {
@@ -83,13 +91,14 @@ impl Engine {
             self.alarms.add(at, Alarm::Waiter(id));
         }
         let waiter = Waiter {
-            lock: known.id.clone(),
+            lock: known.id(),
             owner: owner.clone(),
             terms: waiting.terms,
             since: waiting.since,
             until: waiting.until,
             client: scene.ctx.client_id().unwrap_or(0),
             grant: None,
+            told: Told::Other,
         };
         self.waiters.insert(id, waiter);
         let waits = self.waits_of.entry(owner.clone()).or_default();
@@ -108,14 +117,21 @@ impl Engine {
             }
         }
         // Its turn may have come all the same: it may have a reservation.
-        self.serve(scene, store);
+        if waiting.refusal != Refusal::Held && self.is_next(scene, store, id, lock, &waiting) {
+            self.serve(scene, store);
+        }
+        if let Some(reserved) = waiting.reserved {
+            self.look_by(scene, store, reserved.end);
+        }
         match self.answers.iter().position(|(answered, _)| *answered == id) {
             None => {
                 self.look_by(scene, store, End::At(store.now() + 50));
                 Ok(Acquired::Waiting(id))
             }
             Some(at) => {
-                self.underway.remove(&id);
+                if let Some(waiter) = self.underway.remove(&id) {
+                    self.sessions.tell(waiter.grant);
+                }
                 match self.answers.swap_remove(at).1 {
                     Answer::Failed(error) => Err(error),
                     Answer::Held(grant) => Ok(Acquired::Held(grant.token)),
@@ -125,11 +141,30 @@ impl Engine {
         }
     }
 
+    /// Whether a new waiter is the next in its queue.
+    fn is_next(
+        &self,
+        scene: Scene<'_>,
+        store: &Store<'_>,
+        id: WaiterId,
+        lock: &Lock,
+        waiting: &Waiting,
+    ) -> bool {
+        let known = self.memory.get(scene.db, store.key().bytes());
+        let reserved = waiting.reserved.as_ref().map(|reserved| reserved.owner.as_slice());
+        known
+            .and_then(|known| known.queue.as_ref())
+            .and_then(|queue| queue.next(lock.mode(), self.settings.policy, reserved))
+            .is_some_and(|(next, ..)| next == id)
+    }
+
     /// Tells a waiter how it ended, and takes it off all books but the queue.
     pub(super) fn answer(&mut self, id: WaiterId, answer: Answer) {
         if let Some(mut waiter) = self.strike(id) {
+            waiter.told = Told::of(&answer);
             if let Answer::Held(grant) = &answer {
                 waiter.grant = Some(*grant);
+                self.sessions.keep_from(grant);
             }
             self.underway.insert(id, waiter);
             self.answers.push((id, answer));
@@ -173,6 +208,7 @@ impl Engine {
         queue.remove(id, waiter.terms.want);
         if queue.is_empty() {
             known.queue = None;
+            self.queues -= 1;
             self.forget_if_idle(*db, name);
         } else {
             self.serve_now(*db, name);
@@ -181,14 +217,9 @@ impl Engine {
 
     /// Forgets a lock that is neither held nor waited for.
     pub(super) fn forget_if_idle(&mut self, db: i32, name: &[u8]) {
-        let Some(known) = self.memory.get(db, name) else {
-            return;
-        };
-        if known.mode.is_none() && known.queue.is_none() {
-            if let Some(due) = known.due {
-                self.alarms.remove(due, Alarm::Lock(known.id.clone()));
-            }
-            self.memory.remove(db, name);
+        let known = self.memory.get(db, name);
+        if known.is_some_and(|known| known.mode.is_none() && known.queue.is_none()) {
+            self.forget(db, name);
         }
     }
 

@@ -65,6 +65,8 @@ pub struct CommandDocs {
     pub since: &'static str,
     /// The flags of RedisModule_CreateCommand.
     pub flags: &'static str,
+    /// Its ACL categories beside that of all commands of the module.
+    pub categories: &'static str,
     /// The number of arguments with the name; -n: at least n.
     pub arity: i32,
     /// How it uses its key.
@@ -86,7 +88,7 @@ impl Ctx<'_> {
         // SAFETY: a valid context, a command that was just made, and an info
         // whose strings and arrays live until the call is over; the server
         // copies them.
-        let status = unsafe {
+        let (command, status) = unsafe {
             let command = api!(RedisModule_GetCommand)(self.raw(), strings.name.as_ptr());
             let mut args = arg_infos(&strings.args);
             let mut specs = key_specs(docs.key);
@@ -101,12 +103,15 @@ impl Ctx<'_> {
                 key_specs: specs.as_mut_ptr(),
                 args: args.infos.as_mut_ptr(),
             };
-            api!(RedisModule_SetCommandInfo)(command, &info)
+            (command, api!(RedisModule_SetCommandInfo)(command, &info))
         };
-        if status == ok {
+        if status != ok {
+            return Err(failed("document"));
+        }
+        if self.categorize(command, docs) {
             Ok(())
         } else {
-            Err(failed("document"))
+            Err(failed("categorize"))
         }
     }
 }
@@ -118,7 +123,7 @@ unsafe extern "C" fn entry<C: Run>(
     argc: c_int,
 ) -> c_int {
     // SAFETY: the server calls us on its main thread with its context.
-    let Some(ctx) = (unsafe { Ctx::new(ctx) }) else {
+    let Some(ctx) = (unsafe { Ctx::new(ctx) }).map(Ctx::of_command) else {
         return raw::REDISMODULE_ERR as c_int;
     };
     let reply = guard::guarded(|| {

@@ -12,6 +12,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 #[derive(Clone, Copy)]
 pub struct Ctx<'a> {
     raw: NonNull<raw::RedisModuleCtx>,
+    /// Whether the callback is a command's.
+    command: bool,
     callback: PhantomData<&'a ()>,
 }
 
@@ -32,10 +34,16 @@ impl<'a> Ctx<'a> {
     /// `ctx` is the context of a callback that runs for all of `'a`, on the
     /// server's main thread.
     pub(super) unsafe fn new(ctx: *mut raw::RedisModuleCtx) -> Option<Ctx<'a>> {
-        NonNull::new(ctx).map(|raw| Ctx { raw, callback: PhantomData })
+        NonNull::new(ctx).map(|raw| Ctx { raw, command: false, callback: PhantomData })
     }
 
-    /// The same context as `redis-module` knows it, where a module is loaded.
+    /// The same context, of a callback that is a command's.
+    pub(super) fn of_command(self) -> Ctx<'a> {
+        Ctx { command: true, ..self }
+    }
+
+    /// The same context as `redis-module` knows it, where a module is loaded or
+    /// unloaded.
     pub fn of_load(context: &'a redis_module::Context) -> Option<Ctx<'a>> {
         // SAFETY: `redis-module` borrows it to the function that loads us.
         unsafe { Ctx::new(context.ctx) }
@@ -114,6 +122,12 @@ impl<'a> Ctx<'a> {
         status == raw::REDISMODULE_OK as c_int
     }
 
+    /// How many keys the selected database has.
+    pub fn key_count(self) -> u64 {
+        // SAFETY: a valid context.
+        unsafe { api!(RedisModule_DbSize)(self.raw()) }
+    }
+
     /// The id of the client whose command runs. None for one that is none: a
     /// call from another module, a replayed file.
     pub fn client_id(self) -> Option<u64> {
@@ -168,6 +182,13 @@ impl<'a> Ctx<'a> {
         // SAFETY: a valid context.
         let flags = unsafe { api!(RedisModule_GetContextFlags)(self.raw()) };
         flags & raw::REDISMODULE_CTX_FLAGS_CLUSTER as c_int != 0
+    }
+
+    /// Whether the server keeps an AOF, or begins to.
+    pub fn has_aof(self) -> bool {
+        // SAFETY: a valid context.
+        let flags = unsafe { api!(RedisModule_GetContextFlags)(self.raw()) };
+        flags & raw::REDISMODULE_CTX_FLAGS_AOF as c_int != 0
     }
 
     /// A line in the server's log, level `warning`.
@@ -233,6 +254,18 @@ impl<'a> Ctx<'a> {
         if status != raw::REDISMODULE_OK as c_int {
             self.warn(&format!("rwlock: bug: cannot propagate {command:?}"));
         }
+    }
+
+    /// Has the server count a change that nobody shall hear of: for its save
+    /// points. Only while there are no replicas, no backlog and no AOF: else
+    /// they would get the command that runs, as it was called. False outside of
+    /// a command, which has none.
+    pub fn count_change(self) -> bool {
+        if self.command {
+            // SAFETY: a valid context of a command.
+            unsafe { api!(RedisModule_ReplicateVerbatim)(self.raw()) };
+        }
+        self.command
     }
 
     /// Publishes to the subscribers of a channel; in a cluster to those of

@@ -16,8 +16,12 @@ pub enum Event {
     /// It forked, to write a file or for a replica's full synchronisation, or
     /// the child ended.
     ForkChild,
+    /// Settings of it were changed.
+    Configured,
     /// It loaded a file, or stopped to.
     Loading,
+    /// Its regular work, some ten times a second.
+    Tick,
     /// A database was flushed.
     Flush,
     /// Two databases were swapped.
@@ -36,8 +40,12 @@ pub enum Happened {
     },
     /// It is done with loading, or gave up.
     Loaded,
-    /// Something of which no more is told.
-    Other,
+    /// It may have more or fewer replicas, or an AOF that it had not.
+    AudienceChanged,
+    /// A fraction of a second went by.
+    Tick,
+    /// Settings of it were changed.
+    Configured,
     /// A database is empty now; None: all.
     Flushed(Option<i32>),
     /// The content of these two has changed places.
@@ -52,7 +60,9 @@ impl Event {
             Event::RoleChanged => raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED,
             Event::ReplicaChanged => raw::REDISMODULE_EVENT_REPLICA_CHANGE,
             Event::ForkChild => raw::REDISMODULE_EVENT_FORK_CHILD,
+            Event::Configured => raw::REDISMODULE_EVENT_CONFIG,
             Event::Loading => raw::REDISMODULE_EVENT_LOADING,
+            Event::Tick => raw::REDISMODULE_EVENT_CRON_LOOP,
             Event::Flush => raw::REDISMODULE_EVENT_FLUSHDB,
             Event::SwapDb => raw::REDISMODULE_EVENT_SWAPDB,
             Event::ClientChange => raw::REDISMODULE_EVENT_CLIENT_CHANGE,
@@ -74,7 +84,8 @@ pub trait OnKeyEvent {
 }
 
 impl Ctx<'_> {
-    /// Has `H` called whenever this happens. False when the server cannot.
+    /// Has `H` called whenever this happens, instead of any that was before:
+    /// the server knows one for each event. False when it cannot.
     pub fn subscribe<H: OnEvent>(self, event: Event) -> bool {
         // SAFETY: a valid context and a callback that lives as long as the module.
         let status = unsafe {
@@ -98,18 +109,46 @@ impl Ctx<'_> {
         status == raw::REDISMODULE_OK as c_int
     }
 
+    /// Whether key events of modules are asked for (`notify-keyspace-events`
+    /// with `d`). Reads one variable of the server's.
+    pub fn is_asked_for_key_events(self) -> bool {
+        // SAFETY: no arguments; the pointer is set at load, or stays None.
+        let asked = unsafe { raw::RedisModule_GetNotifyKeyspaceEvents.map_or(0, |tell| tell()) };
+        asked & raw::REDISMODULE_NOTIFY_MODULE != 0
+    }
+
+    /// Raises a key event of a module's: a keyspace notification in the
+    /// database that is selected.
+    pub fn raise_key_event(self, name: &CStr, key: &Str) {
+        let kind = raw::REDISMODULE_NOTIFY_MODULE;
+        // SAFETY: a valid context, name and key.
+        unsafe {
+            api!(RedisModule_NotifyKeyspaceEvent)(self.raw(), kind, name.as_ptr(), key.raw());
+        }
+    }
+
     /// A number from a section of INFO; None when it is not there.
     pub fn info_number(self, section: &CStr, field: &CStr) -> Option<u64> {
-        // SAFETY: a valid context; the data is freed, and the field's value,
-        // of which we get a reference, outlives it.
-        let value = unsafe {
+        let [value] = self.info_fields(section, [field]);
+        std::str::from_utf8(value?.bytes()).ok()?.parse().ok()
+    }
+
+    /// Fields of a section of INFO; None in the place of one that is not there.
+    pub fn info_fields<const N: usize>(
+        self,
+        section: &CStr,
+        fields: [&CStr; N],
+    ) -> [Option<Text>; N] {
+        // SAFETY: a valid context; the data is freed, and the values, of each of
+        // which we get a reference, outlive it.
+        unsafe {
             let info = api!(RedisModule_GetServerInfo)(self.raw(), section.as_ptr());
-            let value =
-                Text::adopt(api!(RedisModule_ServerInfoGetField)(self.raw(), info, field.as_ptr()));
+            let values = fields.map(|field| {
+                Text::adopt(api!(RedisModule_ServerInfoGetField)(self.raw(), info, field.as_ptr()))
+            });
             api!(RedisModule_FreeServerInfo)(self.raw(), info);
-            value
-        }?;
-        std::str::from_utf8(value.bytes()).ok()?.parse().ok()
+            values
+        }
     }
 }
 
@@ -160,7 +199,9 @@ unsafe fn decode(event: u64, subevent: u64, data: *mut c_void) -> Option<Happene
             }
             _ => None,
         },
-        _ => Some(Happened::Other),
+        raw::REDISMODULE_EVENT_CONFIG => Some(Happened::Configured),
+        raw::REDISMODULE_EVENT_CRON_LOOP => Some(Happened::Tick),
+        _ => Some(Happened::AudienceChanged),
     }
 }
 

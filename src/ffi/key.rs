@@ -129,6 +129,22 @@ impl Key<'_> {
         }
     }
 
+    /// Sets two fields of a hash at once.
+    pub fn hash_set_two(&self, [one, other]: [(&Str, &Str); 2]) {
+        // SAFETY: as in `hash_set`, with two fields.
+        unsafe {
+            api!(RedisModule_HashSet)(
+                self.raw(),
+                raw::REDISMODULE_HASH_NONE as c_int,
+                one.0.raw(),
+                one.1.raw(),
+                other.0.raw(),
+                other.1.raw(),
+                null_mut::<raw::RedisModuleString>(),
+            );
+        }
+    }
+
     /// The bytes of a string.
     pub fn string(&self) -> &[u8] {
         let mut len = 0;
@@ -144,10 +160,28 @@ impl Key<'_> {
         }
     }
 
-    /// Makes it a string, whatever it held, without expiry.
-    pub fn string_set(&mut self, value: &Str) {
-        // SAFETY: an open key; the server counts its own reference of the value.
-        unsafe { api!(RedisModule_StringSet)(self.raw(), value.raw()) };
+    /// Makes it a string, whatever it held, without expiry. In the form in
+    /// which the server lets us read it: any other it would first turn into that.
+    pub fn string_set(&mut self, text: &Str) {
+        let value = text.bytes();
+        // SAFETY: an open key. The server gives as many bytes to write to as
+        // were asked for; where there is no string to make (an empty one is not
+        // made this way) none or another number. Otherwise it counts its own
+        // reference of the text.
+        unsafe {
+            if value.is_empty() {
+                api!(RedisModule_StringSet)(self.raw(), text.raw());
+                return;
+            }
+            api!(RedisModule_DeleteKey)(self.raw());
+            api!(RedisModule_StringTruncate)(self.raw(), value.len());
+            let mut len = 0;
+            let write = raw::REDISMODULE_WRITE as c_int;
+            let start = api!(RedisModule_StringDMA)(self.raw(), &mut len, write);
+            if !start.is_null() && len == value.len() {
+                std::ptr::copy_nonoverlapping(value.as_ptr().cast(), start, len);
+            }
+        }
     }
 
     /// Deletes what it holds.

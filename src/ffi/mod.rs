@@ -10,14 +10,18 @@
 //! - *lifetime*: a [`Ctx`] lives only inside the callback that got it, and
 //!   what borrows from it cannot outlive that.
 
+mod access;
 mod alarm;
 mod alloc;
 mod block;
 mod command;
+mod config;
 mod ctx;
 mod event;
 mod guard;
+mod info;
 mod key;
+mod recent;
 mod reply;
 mod scan;
 mod string;
@@ -27,10 +31,13 @@ pub use alarm::{Alarm, OnAlarm};
 pub use alloc::ServerAlloc;
 pub use block::{Blocked, BlockedId, OnBlocked};
 pub use command::{Arg, ArgKind, CommandDocs, KeyUse, Run};
+pub use config::{ConfigKind, OnConfig};
 pub use ctx::{Ctx, Propagate, Version};
 pub use event::{Event, Happened, OnEvent, OnKeyEvent};
 pub use guard::log_panics;
+pub use info::{Info, OnInfo};
 pub use key::{Access, Key, Kind};
+pub use recent::Recent;
 pub use reply::Reply;
 pub use string::{Constant, Str, Text};
 pub use sweep::Sweep;

@@ -72,6 +72,15 @@ impl Deref for Text {
     }
 }
 
+impl Clone for Text {
+    /// Another reference of the same string.
+    fn clone(&self) -> Text {
+        // SAFETY: a valid string; the new reference is the clone's.
+        unsafe { api!(RedisModule_RetainString)(null_mut(), self.0) };
+        Text(self.0)
+    }
+}
+
 impl Drop for Text {
     fn drop(&mut self) {
         // SAFETY: gives back the one reference that is ours.

@@ -11,7 +11,11 @@ pub fn acquire(
     ask: &Ask<'_>,
     render: fn(Answer) -> Reply,
 ) -> Result<Option<Acquired>, Error> {
-    let Some(acquired) = run(ctx, |engine| engine.acquire(ctx, ask)) else {
+    let Some(acquired) = run(ctx, |engine| {
+        let acquired = engine.acquire(ctx, ask);
+        engine.figures.answered(&acquired);
+        acquired
+    }) else {
         return Ok(None);
     };
     match acquired? {
@@ -28,12 +32,16 @@ fn block(ctx: Ctx<'_>, id: WaiterId, render: fn(Answer) -> Reply) -> Option<Acqu
             if let Some(server) = lock(&SERVER).as_mut() {
                 server.waiters.insert(blocked.id(), id);
                 server.clients.insert(id, Client { blocked, render });
+                server.engine.figures.waited += 1;
             }
             None
         }
         None => {
-            let left = run(ctx, |engine| engine.stop(ctx, id)).flatten();
-            Some(Acquired::Refused(left.flatten()))
+            let left = run(ctx, |engine| {
+                engine.figures.refused += 1;
+                engine.stop(ctx, id)
+            });
+            Some(Acquired::Refused(left.flatten().flatten()))
         }
     }
 }
@@ -53,6 +61,9 @@ impl OnBlocked for Clients {
             return Reply::Null;
         };
         let (Client { blocked, render }, left) = client;
+        if left.is_some() {
+            server.engine.figures.timeouts += 1;
+        }
         blocked.dismiss();
         server.finish(ctx);
         render(Answer::TimedOut(left.flatten()))

@@ -1,6 +1,6 @@
 //! What happens to the server and to its keys.
 
-use super::{lock, HAS_NEWS, INBOX, SERVER};
+use super::{audience, eviction, lock, HAS_NEWS, INBOX, SERVER};
 use crate::engine::Change;
 use crate::ffi::{Ctx, Event, Happened, OnEvent, OnKeyEvent};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,8 +10,17 @@ static PRIMARY: AtomicBool = AtomicBool::new(true);
 
 /// Starts to follow.
 pub(super) fn follow(ctx: Ctx<'_>) -> Result<(), String> {
-    let events =
-        [Event::RoleChanged, Event::Loading, Event::Flush, Event::SwapDb, Event::ClientChange];
+    let events = [
+        Event::RoleChanged,
+        Event::ReplicaChanged,
+        Event::ForkChild,
+        Event::Configured,
+        Event::Loading,
+        Event::Tick,
+        Event::Flush,
+        Event::SwapDb,
+        Event::ClientChange,
+    ];
     if let Some(event) = events.into_iter().find(|event| !ctx.subscribe::<Events>(*event)) {
         return Err(format!("the server does not tell of {event:?}"));
     }
@@ -19,15 +28,17 @@ pub(super) fn follow(ctx: Ctx<'_>) -> Result<(), String> {
         return Err("the server does not tell of changed keys".into());
     }
     PRIMARY.store(ctx.situation().primary, Ordering::Relaxed);
+    audience::look(ctx);
     Ok(())
 }
 
 struct Events;
 
 impl OnEvent for Events {
-    fn on_event(_: Ctx<'_>, happened: Happened) {
+    fn on_event(ctx: Ctx<'_>, happened: Happened) {
         match happened {
             Happened::Role { primary } => {
+                audience::look(ctx);
                 PRIMARY.store(primary, Ordering::Relaxed);
                 if let Some(server) = lock(&SERVER).as_mut() {
                     server.engine.retire();
@@ -49,8 +60,16 @@ impl OnEvent for Events {
                     put(Change::Disconnected(client));
                 }
             }
-            Happened::Loaded => put(Change::Everything),
-            Happened::Other => {}
+            Happened::Loaded => {
+                audience::look(ctx);
+                put(Change::Everything);
+            }
+            Happened::AudienceChanged => audience::look(ctx),
+            Happened::Tick => audience::look_again(ctx),
+            Happened::Configured => {
+                audience::look(ctx);
+                eviction::look(ctx);
+            }
         }
     }
 }
@@ -77,7 +96,8 @@ impl OnKeyEvent for Events {
     }
 }
 
-fn put(change: Change) {
+/// Notes a change, and has it read soon.
+pub(super) fn put(change: Change) {
     lock(&INBOX).push(change);
     HAS_NEWS.store(true, Ordering::Relaxed);
     // While the engine works it reads the inbox when the next one comes by, and

@@ -2,20 +2,22 @@
 //! blocked clients, the clock, events. There is one [`Server`], and whatever
 //! happens enters the engine through [`run`].
 
-mod arguments;
+mod audience;
 mod blocked;
 mod events;
-mod replicas;
+mod eviction;
+mod info;
+mod settings;
 mod version;
 
-pub use arguments::settings;
 pub use blocked::acquire;
+pub use settings::load_settings;
 pub use version::check;
 
 use crate::core::{Millis, WaiterId};
-use crate::engine::{Answer, Change, Engine, Settings};
-use crate::ffi::{Alarm, Blocked, BlockedId, Ctx, OnAlarm, Reply};
-use std::collections::HashMap;
+use crate::engine::{Answer, Change, Engine, Notice, Settings};
+use crate::ffi::{Alarm, Blocked, BlockedId, Ctx, OnAlarm, Reply, Text};
+use hashbrown::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -52,27 +54,55 @@ pub fn start(ctx: Ctx<'_>, settings: Settings) -> Result<(), String> {
     let mut server = Server { engine, alarm, armed: None, clients, waiters };
     // A module may be loaded into a server that has locks already.
     server.engine.start_sweep();
-    server.arm(ctx);
+    // Not at once: a server that unloads a module right after it was loaded, as
+    // MODULE LOADEX does for a setting that there is not, must find no timer.
+    server.alarm.set::<Rings>(1);
+    server.armed = Some(0);
     *lock(&SERVER) = Some(server);
-    replicas::follow(ctx);
+    eviction::look(ctx);
+    info::write(ctx);
     events::follow(ctx)
 }
 
 /// Stops all of it, before the module is unloaded. The server does not unload
-/// one that has blocked clients.
-pub fn stop() {
+/// one that has blocked clients. Why else it is not to be is said in the error.
+pub fn stop(ctx: Ctx<'_>) -> Result<(), String> {
+    if ctx.acl_names_commands() {
+        return Err("an ACL rule names one of its commands, and the server would crash: \
+                    take it out (+@rwlock may stay)"
+            .into());
+    }
     *lock(&SERVER) = None;
+    Ok(())
 }
 
 /// Runs a use case, with all that has happened noted before, and all that
 /// follows from it done after.
 pub fn run<R>(ctx: Ctx<'_>, work: impl FnOnce(&mut Engine) -> R) -> Option<R> {
-    let mut server = lock(&SERVER);
-    let server = server.as_mut()?;
-    server.read_inbox();
-    let result = work(&mut server.engine);
-    server.finish(ctx);
+    let (result, notices) = {
+        let mut server = lock(&SERVER);
+        let server = server.as_mut()?;
+        server.read_inbox();
+        let result = work(&mut server.engine);
+        server.finish(ctx);
+        (result, server.engine.take_notices())
+    };
+    raise(ctx, notices);
     Some(result)
+}
+
+/// Raises the key events of what was done. Other modules may hear them, and do
+/// what they like: so only when all is done, and nothing is locked.
+fn raise(ctx: Ctx<'_>, notices: Vec<Notice>) {
+    if notices.is_empty() {
+        return;
+    }
+    let db = ctx.db();
+    for Notice { db, lock, what } in notices {
+        ctx.select(db);
+        ctx.raise_key_event(what.name(), &Text::new(&lock));
+    }
+    ctx.select(db);
 }
 
 impl Server {
@@ -127,10 +157,8 @@ impl OnAlarm for Rings {
     fn ring(ctx: Ctx<'_>) {
         if let Some(server) = lock(&SERVER).as_mut() {
             server.armed = None;
-            server.read_inbox();
-            server.engine.ring(ctx);
-            server.finish(ctx);
         }
+        run(ctx, |engine| engine.ring(ctx));
     }
 }
 

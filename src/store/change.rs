@@ -1,21 +1,44 @@
 //! Changing a lock: from what the keys say to what it shall be, in as few
 //! writes and propagated commands as it takes.
 
+use super::audience::is_heard;
 use super::fields::{Fields, Word};
 use super::holds::{Field, Stored, Whose};
 use super::lock::{Seen, Stale};
 use super::names::write_field;
 use super::numbering::{live_ends, renumber, Slot, Step, Steps};
-use super::{Error, Owner, Store, WORDS};
+use super::publish::whose;
+use super::{Error, Owner, Store, NAMES, WORDS};
 use crate::core::{announcement, Announcement, End, Lock, Mode};
-use crate::ffi::{Access, Propagate, Str, Text};
+use crate::ffi::{Access, Key, Propagate, Str, Text};
 use smallvec::SmallVec;
 
-impl Store<'_> {
+/// Timeout keys that are open for writing, by number.
+type Opened<'c> = SmallVec<[(u64, Text, Key<'c>); 1]>;
+
+/// What a FORCEUNLOCK removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Forced {
+    /// Nothing.
+    Nothing,
+    /// A reservation; nobody held the lock.
+    Reservation,
+    /// The lock, with so many holds.
+    Lock(u64),
+}
+
+impl<'c> Store<'c> {
     /// Makes the lock that was `seen` into `after`, as the owner who looked
     /// sees it, and removes the lapsed holds that the look met. Announces what
-    /// ended. On an error nothing has changed.
-    pub fn commit(&mut self, seen: &Seen, owner: &Owner<'_>, after: &Lock) -> Result<(), Error> {
+    /// ended; `last`: who was to hold the lock last, if that is remembered. On
+    /// an error nothing has changed.
+    pub fn commit(
+        &mut self,
+        seen: &Seen,
+        owner: &Owner<'_>,
+        after: &Lock,
+        last: Option<&[u8]>,
+    ) -> Result<(), Error> {
         let lapsed = seen.hash.is_some() && seen.lock.is_free();
         match after.mode() {
             // The hash outlived its holders; it is not the one to go on with.
@@ -27,7 +50,8 @@ impl Store<'_> {
             None if seen.hash.is_some() => self.delete_lock(seen, owner)?,
             None => {}
         }
-        self.announce(announcement(seen.hash.map(|hash| hash.mode), lapsed, after.mode()));
+        let ended = announcement(seen.hash.map(|hash| hash.mode), lapsed, after.mode());
+        self.announce(ended, ended.map_or(b"", |ended| whose(ended, seen, owner, last)));
         Ok(())
     }
 
@@ -59,13 +83,13 @@ impl Store<'_> {
                 Stored::Writes(count) => fields.count(|| made(&write_field(owner)), 0, *count),
             }
         }
-        self.check_new_timeouts(&seen.own.slots, owner, &steps)?;
+        let opened = self.open_new_timeouts(&seen.own.slots, owner, &steps)?;
 
         prepare(self);
         self.write_hash(seen.hash, &fields, after.end);
-        self.write_timeouts(owner.bytes(), &steps);
+        self.write_timeouts(owner.bytes(), &steps, opened);
         for (owner, steps) in mended {
-            self.write_timeouts(owner, &steps);
+            self.write_timeouts(owner, &steps, Opened::new());
         }
         Ok(())
     }
@@ -76,7 +100,7 @@ impl Store<'_> {
         let (steps, _) = renumber(&seen.own.slots, &[])?;
         let timeouts: SmallVec<[Text; 2]> = steps
             .iter()
-            .map(|step| Text::new(&self.name.timeout(owner.bytes(), step.number())))
+            .map(|step| NAMES.text(&self.name.timeout(owner.bytes(), step.number())))
             .collect();
         self.delete_hash();
         self.delete(Some(self.key), timeouts.iter());
@@ -84,9 +108,9 @@ impl Store<'_> {
     }
 
     /// Removes the lock whoever holds it, with its timeout keys and its
-    /// reservation. False when there was neither. With a mode: only a lock in
-    /// that mode.
-    pub fn force(&mut self, only: Option<Mode>) -> Result<bool, Error> {
+    /// reservation. With a mode: only a lock in that mode. `last`: who was to
+    /// hold it last, if that is remembered.
+    pub fn force(&mut self, only: Option<Mode>, last: Option<&[u8]>) -> Result<Forced, Error> {
         let mut found = self.everything()?;
         if let Some((mode, _)) =
             found.take_if(|(mode, fields)| fields.iter().all(|field| !field.stored.is_live(*mode)))
@@ -94,56 +118,73 @@ impl Store<'_> {
             // Its holders have lapsed; it is no lock that could be forced.
             self.delete_hash();
             self.propagate(c"DEL", &[self.key]);
-            self.announce(announcement(Some(mode), true, None));
+            self.announce(announcement(Some(mode), true, None), last.unwrap_or_default());
         }
         let mode = found.as_ref().map(|(mode, _)| *mode);
         if only.is_some() && only != mode {
-            return Ok(false);
+            return Ok(Forced::Nothing);
         }
-        let reservation = self.reservation()?.map(|_| Text::new(&self.name.reservation()));
+        let reserved = self.reservation()?;
+        let reservation = reserved.as_ref().map(|_| NAMES.text(&self.name.reservation()));
         if mode.is_none() && reservation.is_none() {
-            return Ok(false);
+            return Ok(Forced::Nothing);
         }
         let mut timeouts = Vec::new();
+        let mut holds = 0_u64;
         for Field { owner, stored } in found.iter().flat_map(|(_, fields)| fields) {
+            holds = holds.saturating_add(mode.map_or(0, |mode| stored.live(mode)));
             if let Stored::Reads(slots) = stored {
                 let live = (1..).zip(slots).filter(|(_, slot)| matches!(slot, Slot::Live(_)));
-                timeouts.extend(live.map(|(n, _)| Text::new(&self.name.timeout(owner, n))));
+                timeouts.extend(live.map(|(n, _)| NAMES.text(&self.name.timeout(owner, n))));
             }
         }
         if mode.is_some() {
             self.delete_hash();
         }
         self.delete(mode.map(|_| self.key), timeouts.iter().chain(&reservation));
+        self.reserved.take();
+        let (_, fields) = found.unwrap_or((Mode::Read, Vec::new()));
         // A reservation keeps readers out as a write hold does.
-        self.announce(match mode {
-            Some(Mode::Read) => Some(Announcement::ReadFreed),
-            Some(Mode::Write) | None => Some(Announcement::WriteEnded),
-        });
-        Ok(true)
+        match mode {
+            Some(Mode::Read) => {
+                self.announce(Some(Announcement::ReadFreed), last_reader(&fields));
+                Ok(Forced::Lock(holds))
+            }
+            Some(Mode::Write) => {
+                self.announce(Some(Announcement::WriteEnded), writer(&fields));
+                Ok(Forced::Lock(holds))
+            }
+            None => {
+                let by = reserved.map(|reserved| reserved.owner).unwrap_or_default();
+                self.announce(Some(Announcement::WriteEnded), &by);
+                Ok(Forced::Reservation)
+            }
+        }
     }
 
-    /// Looks whether the timeout keys of new holds are ours to write.
-    fn check_new_timeouts(
+    /// Opens the timeout keys of new holds, if they are ours to write.
+    fn open_new_timeouts(
         &self,
         slots: &[Slot],
         owner: &Owner<'_>,
         steps: &[Step],
-    ) -> Result<(), Error> {
+    ) -> Result<Opened<'c>, Error> {
+        let mut opened = Opened::new();
         for step in steps {
             match *step {
                 Step::Set(number, _) if number > slots.len() as u64 => {
-                    let name = Text::new(&self.name.timeout(owner.bytes(), number));
-                    if let Some(key) = self.ctx.open(&name, Access::Write) {
+                    let name = NAMES.text(&self.name.timeout(owner.bytes(), number));
+                    if let Some(key) = self.open_derived(&name, Access::Write) {
                         if let Whose::Other(lock) = self.whose(&key)? {
                             return Err(Error::Clash(lock));
                         }
+                        opened.push((number, name, key));
                     }
                 }
                 _ => {}
             }
         }
-        Ok(())
+        Ok(opened)
     }
 
     fn write_hash(&self, before: Option<Stale>, fields: &Fields<'_>, end: End) {
@@ -154,12 +195,12 @@ impl Store<'_> {
         let Some(hash) = &self.hash else {
             return;
         };
-        fields.write(self.ctx, self.key, hash);
+        fields.write(self, hash);
         match end {
             _ if same_end => {}
             End::At(at) => {
                 hash.set_expiry(Some(at));
-                self.propagate(c"PEXPIREAT", &[self.key, &Text::number(at)]);
+                self.propagate_expiry(self.key, at);
             }
             End::Never if before.is_some() => {
                 hash.set_expiry(None);
@@ -170,15 +211,22 @@ impl Store<'_> {
         self.ctx.signal_modified(self.key);
     }
 
-    fn write_timeouts(&self, owner: &[u8], steps: &[Step]) {
+    fn write_timeouts(&self, owner: &[u8], steps: &[Step], mut opened: Opened<'c>) {
         for step in steps {
-            let name = Text::new(&self.name.timeout(owner, step.number()));
+            if let Some(at) = opened.iter().position(|(number, ..)| *number == step.number()) {
+                if let Step::Set(_, end) = *step {
+                    let (_, name, key) = opened.swap_remove(at);
+                    self.set_opened(&name, key, self.key, end);
+                    continue;
+                }
+            }
+            let name = NAMES.text(&self.name.timeout(owner, step.number()));
             match *step {
                 Step::Set(_, end) => self.set(&name, self.key, end),
                 Step::Expire(_, End::At(at)) => {
-                    if let Some(key) = self.ctx.open(&name, Access::Write) {
+                    if let Some(key) = self.open_derived(&name, Access::Write) {
                         key.set_expiry(Some(at));
-                        self.propagate(c"PEXPIREAT", &[&name, &Text::number(at)]);
+                        self.propagate_expiry(&name, at);
                         self.ctx.signal_modified(&name);
                     }
                 }
@@ -191,14 +239,20 @@ impl Store<'_> {
 
     /// Writes a string key.
     pub(super) fn set(&self, name: &Str, value: &Str, end: End) {
-        let Some(mut key) = self.ctx.open(name, Access::Write) else {
-            return;
-        };
+        if let Some(key) = self.open_derived(name, Access::Write) {
+            self.set_opened(name, key, value, end);
+        }
+    }
+
+    fn set_opened(&self, name: &Str, mut key: Key<'_>, value: &Str, end: End) {
         key.string_set(value);
         match end {
             End::At(at) => {
                 key.set_expiry(Some(at));
-                self.propagate(c"SET", &[name, value, &WORDS.pxat, &Text::number(at)]);
+                if is_heard(self.ctx) {
+                    let args = [name, value, &WORDS.pxat, &Text::number(at)];
+                    self.ctx.replicate(c"SET", Propagate::Everywhere, &args);
+                }
             }
             End::Never => self.propagate(c"SET", &[name, value]),
         }
@@ -221,7 +275,7 @@ impl Store<'_> {
     ) {
         let mut all: SmallVec<[&Str; 4]> = done.into_iter().collect();
         for name in names {
-            if let Some(mut key) = self.ctx.open(name, Access::Write) {
+            if let Some(mut key) = self.open_derived(name, Access::Write) {
                 key.delete();
                 self.ctx.signal_modified(name);
             }
@@ -229,8 +283,20 @@ impl Store<'_> {
         }
         self.propagate(c"DEL", &all);
     }
+}
 
-    fn propagate(&self, command: &std::ffi::CStr, args: &[&Str]) {
-        self.ctx.replicate(command, Propagate::Everywhere, args);
-    }
+/// The reader whose lease ends last; of several the first in the hash.
+fn last_reader(fields: &[Field]) -> &[u8] {
+    let latest = |field: &Field| match &field.stored {
+        Stored::Reads(slots) => live_ends(slots).into_iter().max(),
+        Stored::Writes(_) => None,
+    };
+    let reading = fields.iter().rev().filter_map(|field| Some((latest(field)?, field)));
+    reading.max_by_key(|(end, _)| *end).map_or(b"", |(_, field)| &field.owner)
+}
+
+fn writer(fields: &[Field]) -> &[u8] {
+    let mut fields = fields.iter();
+    let writer = fields.find(|field| matches!(field.stored, Stored::Writes(_)));
+    writer.map_or(b"", |field| &field.owner)
 }

@@ -1,8 +1,8 @@
 //! What shall change in a lock's hash.
 
-use super::WORDS;
+use super::{Store, WORDS};
 use crate::core::Mode;
-use crate::ffi::{Ctx, Key, Propagate, Str, Text};
+use crate::ffi::{Key, Str, Text};
 use smallvec::SmallVec;
 
 /// The fields to set and to delete.
@@ -55,24 +55,30 @@ impl<'a> Fields<'a> {
     }
 
     /// Writes and propagates them. Sets first: a hash goes with its last field.
-    pub fn write(&self, ctx: Ctx<'_>, name: &Str, hash: &Key<'_>) {
+    pub fn write(&self, store: &Store<'_>, hash: &Key<'_>) {
         let mut args: SmallVec<[&Str; 8]> = SmallVec::new();
         if !self.set.is_empty() {
-            args.push(name);
+            args.push(store.key);
             for (field, value) in &self.set {
-                hash.hash_set(field.str(), Some(value.str()));
                 args.extend([field.str(), value.str()]);
             }
-            ctx.replicate(c"HSET", Propagate::Everywhere, &args);
+            let mut pairs = args[1..].chunks_exact(4);
+            for pair in &mut pairs {
+                hash.hash_set_two([(pair[0], pair[1]), (pair[2], pair[3])]);
+            }
+            if let [field, value] = *pairs.remainder() {
+                hash.hash_set(field, Some(value));
+            }
+            store.propagate(c"HSET", &args);
         }
         if !self.delete.is_empty() {
             args.clear();
-            args.push(name);
+            args.push(store.key);
             for field in &self.delete {
                 hash.hash_set(field.str(), None);
                 args.push(field.str());
             }
-            ctx.replicate(c"HDEL", Propagate::Everywhere, &args);
+            store.propagate(c"HDEL", &args);
         }
     }
 }

@@ -1,10 +1,11 @@
 //! Reading holds: what the hash counts, and what the timeout keys say of it.
 
+use super::lock::{mode_of, Seen};
 use super::names::{field_name, FieldName};
 use super::numbering::{live_ends, Slot, Slots};
-use super::{Error, Store};
+use super::{Error, Store, NAMES};
 use crate::core::{End, Ends, Mode, MAX_READS};
-use crate::ffi::{Key, Kind, Text};
+use crate::ffi::{Key, Kind};
 
 /// One field of a lock's hash.
 pub struct Entry {
@@ -42,6 +43,15 @@ impl Stored {
         }
     }
 
+    /// How many live holds there are among these.
+    pub fn live(&self, mode: Mode) -> u64 {
+        match self {
+            Stored::Reads(slots) => live_ends(slots).len() as u64,
+            Stored::Writes(count) if mode == Mode::Write => *count,
+            Stored::Writes(_) => 0,
+        }
+    }
+
     /// Whether what the hash says is not (or no longer) true: a read hold has
     /// lapsed, or a write hold stands in a lock that is in read mode.
     pub fn is_stale(&self, mode: Mode) -> bool {
@@ -68,6 +78,9 @@ pub(super) enum Excess {
 
 /// A count in the hash: a positive integer in plain decimal.
 pub(super) fn count(text: &[u8]) -> Result<u64, Error> {
+    if text == b"1" {
+        return Ok(1);
+    }
     let plain = matches!(text.first(), Some(b'1'..=b'9')) && text.iter().all(u8::is_ascii_digit);
     std::str::from_utf8(text)
         .ok()
@@ -77,13 +90,45 @@ pub(super) fn count(text: &[u8]) -> Result<u64, Error> {
         .ok_or(Error::WrongType("a field of the hash is no count of holds"))
 }
 
-impl Store<'_> {
+impl Seen {
+    /// Whether a hold has lapsed that the keys still tell of.
+    pub fn has_lapsed(&self) -> bool {
+        self.has_hash() && (self.lock.is_free() || self.lapsed() > 0)
+    }
+
+    /// How many lapsed holds a commit removes.
+    pub fn lapsed(&self) -> u64 {
+        let of_others = self.debris.iter().map(|field| match &field.stored {
+            Stored::Reads(slots) => lapsed(slots),
+            Stored::Writes(_) => 0,
+        });
+        of_others.fold(lapsed(&self.own.slots), u64::saturating_add)
+    }
+}
+
+fn lapsed(slots: &[Slot]) -> u64 {
+    slots.iter().filter(|slot| **slot == Slot::Lapsed).count() as u64
+}
+
+impl<'c> Store<'c> {
+    /// Who writes, if anybody does.
+    pub fn writer(&self) -> Result<Option<Vec<u8>>, Error> {
+        let Some(hash) = self.hash()? else {
+            return Ok(None);
+        };
+        let mut fields = hash.fields().filter(|_| mode_of(hash) == Ok(Mode::Write));
+        Ok(fields.find_map(|(field, _)| match field_name(&field) {
+            FieldName::Writes(owner) => Some(owner.to_vec()),
+            FieldName::Mode | FieldName::Reads(_) => None,
+        }))
+    }
+
     /// Every field of the lock's hash but the mode.
     pub(super) fn fields<'s>(
         &'s self,
         hash: &'s Key<'_>,
         excess: Excess,
-    ) -> impl Iterator<Item = Result<Field, Error>> + 's {
+    ) -> impl Iterator<Item = Result<Field, Error>> + use<'s, 'c> {
         hash.fields().filter_map(move |(field, value)| {
             let (owner, is_write) = match field_name(&field) {
                 FieldName::Mode => return None,
@@ -114,8 +159,8 @@ impl Store<'_> {
     }
 
     fn slot(&self, owner: &[u8], number: u64) -> Result<Slot, Error> {
-        let name = Text::new(&self.name.timeout(owner, number));
-        let Some(key) = self.ctx.open(&name, self.access) else {
+        let name = NAMES.text(&self.name.timeout(owner, number));
+        let Some(key) = self.open_derived(&name, self.access) else {
             return Ok(Slot::Lapsed);
         };
         Ok(match self.whose(&key)? {
@@ -125,6 +170,7 @@ impl Store<'_> {
                 if end.is_past(self.now) {
                     Slot::Lapsed
                 } else {
+                    self.kept.replace(Some((name, key)));
                     Slot::Live(end)
                 }
             }

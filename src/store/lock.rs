@@ -3,10 +3,10 @@
 use super::holds::{count, Excess, Field, Stored};
 use super::names::{field_name, write_field, FieldName};
 use super::numbering::{free_numbers, live_ends, number_after, number_of, rank_of, Slot, Slots};
-use super::{is_cluster, Entry, Error, Held, LockName, Owner, WORDS};
+use super::{is_cluster, Entry, Error, Held, LockName, Owner, Reserved, NAMES, WORDS};
 use crate::core::{End, Ends, Holds, Lock, Millis, Mode, Others};
 use crate::ffi::{Access, Ctx, Key, Kind, Str, Text};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
 /// The keys of one lock, for the length of one command.
 pub struct Store<'c> {
@@ -19,6 +19,11 @@ pub struct Store<'c> {
     pub(super) hash: Option<Key<'c>>,
     /// How many timeout keys were looked at.
     pub(super) looked: Cell<u64>,
+    /// The timeout key of the live hold that was looked at last, still open:
+    /// it is often the one to be changed.
+    pub(super) kept: RefCell<Option<(Text, Key<'c>)>>,
+    /// The reservation that stands, once it was looked for.
+    pub(super) reserved: RefCell<Option<Option<Reserved>>>,
 }
 
 /// How much to find out about the holds of others.
@@ -40,6 +45,8 @@ pub struct Seen {
     pub lock: Lock,
     /// The earliest end of any hold that the look met, the lock's included.
     pub earliest: End,
+    /// How many live holds the look met.
+    pub holds: u64,
     pub(super) hash: Option<Stale>,
     pub(super) own: OwnStored,
     /// Fields of others that are no longer true.
@@ -69,6 +76,7 @@ impl Seen {
         Seen {
             lock: Lock::free(),
             earliest: End::Never,
+            holds: 0,
             hash: None,
             own: OwnStored::default(),
             debris: Vec::new(),
@@ -135,7 +143,18 @@ impl<'c> Store<'c> {
             now: ctx.now(),
             hash: ctx.open(key, access),
             looked: Cell::new(0),
+            kept: RefCell::new(None),
+            reserved: RefCell::new(None),
         })
+    }
+
+    /// Opens a derived key. Of each there is only one open at a time: one that
+    /// was changed through another would point to what is gone.
+    pub(super) fn open_derived(&self, name: &Str, access: Access) -> Option<Key<'c>> {
+        match self.kept.take() {
+            Some((kept, key)) if kept.bytes() == name.bytes() => Some(key),
+            _ => self.ctx.open(name, access),
+        }
     }
 
     /// The lock's name.
@@ -168,7 +187,7 @@ impl<'c> Store<'c> {
         let Some(hash) = self.hash()? else {
             return Ok(false);
         };
-        let writes = || hash.hash_get(&Text::new(&write_field(owner))).is_some();
+        let writes = || hash.hash_get(&NAMES.text(&write_field(owner))).is_some();
         Ok(!self.read_ends(owner)?.is_empty() || mode_of(hash)? == Mode::Write && writes())
     }
 
@@ -231,7 +250,7 @@ impl<'c> Store<'c> {
     }
 
     /// The lock's hash, if it is there.
-    fn hash(&self) -> Result<Option<&Key<'c>>, Error> {
+    pub(super) fn hash(&self) -> Result<Option<&Key<'c>>, Error> {
         let Some(key) = &self.hash else {
             return Ok(None);
         };
@@ -272,16 +291,17 @@ impl<'c> Store<'c> {
             Mode::Write => holds.writes > 0,
         };
         let mut earliest = holds.reads.iter().copied().fold(stale.end, End::min);
+        let mut met = holds.count();
         let (others, debris) = if let (Some(others), Mode::Read) = (told, stale.mode) {
             (others, Vec::new())
         } else if alone || (survey == Survey::Mode && own_tells_mode) {
             (Others::None, Vec::new())
         } else {
-            self.others(hash, owner.bytes(), stale.mode, survey, &mut earliest)?
+            self.others(hash, owner.bytes(), stale.mode, survey, &mut earliest, &mut met)?
         };
         let lock = Lock { own: holds, others, end: stale.end };
         let lock = if lock.is_free() { Lock::free() } else { lock };
-        Ok(Seen { lock, earliest, hash: Some(stale), own, debris })
+        Ok(Seen { lock, earliest, holds: met, hash: Some(stale), own, debris })
     }
 
     /// What the hash and the timeout keys say of the owner's own holds, and
@@ -325,6 +345,7 @@ impl<'c> Store<'c> {
         mode: Mode,
         survey: Survey,
         earliest: &mut End,
+        met: &mut u64,
     ) -> Result<(Others, Vec<Field>), Error> {
         let mut others = Others::None;
         let mut latest = None;
@@ -335,12 +356,16 @@ impl<'c> Store<'c> {
                 continue;
             }
             match &field.stored {
-                Stored::Writes(_) if mode == Mode::Write => others = Others::Writer,
+                Stored::Writes(count) if mode == Mode::Write => {
+                    others = Others::Writer;
+                    *met = met.saturating_add(*count);
+                }
                 Stored::Writes(_) => {}
                 Stored::Reads(slots) => {
                     for end in live_ends(slots) {
                         latest = latest.max(Some(end));
                         *earliest = end.min(*earliest);
+                        *met = met.saturating_add(1);
                     }
                     if latest.is_some() && others == Others::None {
                         others = Others::Readers { latest: None };
@@ -409,7 +434,7 @@ fn serves_slot(ctx: Ctx<'_>, name: LockName<'_>) -> bool {
     ctx.can_serve(&probe(1), &probe(2))
 }
 
-fn mode_of(hash: &Key<'_>) -> Result<Mode, Error> {
+pub(super) fn mode_of(hash: &Key<'_>) -> Result<Mode, Error> {
     match hash.hash_get(&WORDS.mode).as_deref().map(Str::bytes) {
         Some(b"read") => Ok(Mode::Read),
         Some(b"write") => Ok(Mode::Write),

@@ -3,6 +3,7 @@
 //! WATCH and client caches, and as plain commands with absolute times to the
 //! replicas and the AOF, here and nowhere else.
 
+mod audience;
 mod change;
 mod fields;
 mod holds;
@@ -14,15 +15,17 @@ mod publish;
 mod reservation;
 mod slot;
 
+pub use audience::{audience, write_for, Audience};
+pub use change::Forced;
 pub use holds::{Entry, Held};
 pub use lock::{Seen, Store, Survey};
 pub use names::{locks_of_key, LockName};
 pub use owner::Owner;
-pub use publish::announce_to_replicas;
+pub use publish::{announce_by, Channels, ClusterPublish};
 pub use reservation::Reserved;
 pub use slot::{slot_owner, SlotOwner};
 
-use crate::ffi::{Constant, Ctx};
+use crate::ffi::{Constant, Ctx, Recent};
 use lazy_static::lazy_static;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -79,4 +82,7 @@ lazy_static! {
         zero: Constant::new("0"),
         empty: Constant::new(""),
     };
+
+    /// Names of keys, fields and channels that were used lately.
+    static ref NAMES: Recent = Recent::new();
 }

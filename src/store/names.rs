@@ -12,7 +12,12 @@ const MAX_OWNER: usize = 1024;
 
 /// The name of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LockName<'a>(&'a [u8]);
+pub struct LockName<'a> {
+    bytes: &'a [u8],
+    /// Whether the names made from it begin with it as it is, by Redisson's
+    /// rule: a name with a brace. Any other becomes a hash tag.
+    braced: bool,
+}
 
 /// A name that is made here. Most fit the stack.
 pub(super) type Name = SmallVec<[u8; 128]>;
@@ -40,21 +45,25 @@ impl<'a> LockName<'a> {
         if cluster && !shares_slot(name) {
             return Err(Error::CrossSlot);
         }
-        Ok(LockName(name))
+        Ok(LockName { bytes: name, braced: name.contains(&b'{') })
     }
 
     /// The name itself.
     pub fn bytes(self) -> &'a [u8] {
-        self.0
+        self.bytes
     }
 
     /// The timeout key of an owner's read hold with this number.
     pub(super) fn timeout(self, owner: &[u8], number: u64) -> Name {
-        let mut name = self.derived(b":");
+        let mut name = self.tagged();
+        name.push(b':');
         name.extend_from_slice(owner);
         name.extend_from_slice(TIMEOUT);
-        // Writing to memory cannot fail.
-        let _ = write!(name, "{number}");
+        match u8::try_from(number) {
+            Ok(digit @ 0..=9) => name.push(b'0' + digit),
+            // Writing to memory cannot fail.
+            _ => drop(write!(name, "{number}")),
+        }
         name
     }
 
@@ -82,21 +91,29 @@ impl<'a> LockName<'a> {
         name
     }
 
+    /// The channel on which owners are named.
+    pub(super) fn owner_channel(self) -> Name {
+        self.derived(b":channel")
+    }
+
     fn derived(self, suffix: &[u8]) -> Name {
-        let mut name = Name::new();
-        self.push_tagged(&mut name);
+        let mut name = self.tagged();
         name.extend_from_slice(suffix);
         name
     }
 
-    /// Redisson's rule: a name with a brace is taken as it is, any other
-    /// becomes a hash tag.
+    fn tagged(self) -> Name {
+        let mut name = Name::new();
+        self.push_tagged(&mut name);
+        name
+    }
+
     fn push_tagged(self, name: &mut Name) {
-        if self.0.contains(&b'{') {
-            name.extend_from_slice(self.0);
+        if self.braced {
+            name.extend_from_slice(self.bytes);
         } else {
             name.push(b'{');
-            name.extend_from_slice(self.0);
+            name.extend_from_slice(self.bytes);
             name.push(b'}');
         }
     }
@@ -198,6 +215,8 @@ mod tests {
         assert_eq!(lock(b"a{").fence().as_slice(), b"a{:rwlock_fence");
         assert_eq!(lock(b"a").channel().as_slice(), b"redisson_rwlock:{a}");
         assert_eq!(lock(b"{a}b").channel().as_slice(), b"redisson_rwlock:{a}b");
+        assert_eq!(lock(b"a").owner_channel().as_slice(), b"{a}:channel");
+        assert_eq!(lock(b"{a}b").owner_channel().as_slice(), b"{a}b:channel");
     }
 
     #[test]

@@ -48,6 +48,9 @@ impl Step {
 /// The steps from `slots` to holds with these `ends`, and the new count. The
 /// first holds are those that live; what is beyond them is new.
 pub(super) fn renumber(slots: &[Slot], ends: &[End]) -> Result<(Steps, u64), Error> {
+    if slots.is_empty() && ends.is_empty() {
+        return Ok((Steps::new(), 0));
+    }
     let live: SmallVec<[(u64, End); 4]> = numbered(slots)
         .filter_map(|(number, slot)| match slot {
             Slot::Live(end) => Some((number, *end)),

@@ -1,7 +1,7 @@
 //! An owner, with the two fields that count its holds.
 
 use super::names::{check_owner, write_field};
-use super::Error;
+use super::{Error, NAMES};
 use crate::ffi::{Str, Text};
 use std::cell::OnceCell;
 
@@ -36,6 +36,6 @@ impl<'a> Owner<'a> {
 
     /// The field that counts the write holds.
     pub(super) fn write_field(&self) -> &Str {
-        self.write_field.get_or_init(|| Text::new(&write_field(self.name.bytes())))
+        self.write_field.get_or_init(|| NAMES.text(&write_field(self.name.bytes())))
     }
 }

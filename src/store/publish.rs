@@ -1,36 +1,117 @@
 //! Announcing what ended (SPEC section 5).
 
-use super::{is_cluster, Store, WORDS};
+use super::lock::Seen;
+use super::names::Name;
+use super::{audience, is_cluster, Audience, Owner, Store, NAMES, WORDS};
 use crate::core::Announcement;
 use crate::ffi::{Propagate, Str, Text};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether there may be replicas.
-static REPLICAS: AtomicBool = AtomicBool::new(true);
+/// Whether an end is announced on Redisson's channel.
+static TO_REDISSON: AtomicBool = AtomicBool::new(true);
 
-/// Says whether announcements are handed on to replicas.
-pub fn announce_to_replicas(there_are: bool) {
-    REPLICAS.store(there_are, Ordering::Relaxed);
+/// Whether it is announced on the channel that names owners.
+static TO_OWNERS: AtomicBool = AtomicBool::new(false);
+
+/// Whether all nodes of a cluster are told.
+static GLOBALLY: AtomicBool = AtomicBool::new(false);
+
+/// The channels on which ends are announced.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Channels {
+    /// That of Redisson.
+    #[default]
+    Redisson,
+    /// The one that names owners.
+    Owner,
+    /// Both.
+    All,
+    /// Neither.
+    None,
+}
+
+impl Channels {
+    /// Whether owners are named.
+    pub fn names_owners(self) -> bool {
+        matches!(self, Channels::Owner | Channels::All)
+    }
+}
+
+/// How a cluster publishes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ClusterPublish {
+    /// To the nodes that have the lock's slot, as SPUBLISH.
+    #[default]
+    Sharded,
+    /// To all nodes, as PUBLISH.
+    Global,
+}
+
+/// Says how ends are announced from now on.
+pub fn announce_by(channels: Channels, cluster: ClusterPublish) {
+    let to_redisson = matches!(channels, Channels::Redisson | Channels::All);
+    TO_REDISSON.store(to_redisson, Ordering::Relaxed);
+    TO_OWNERS.store(channels.names_owners(), Ordering::Relaxed);
+    GLOBALLY.store(cluster == ClusterPublish::Global, Ordering::Relaxed);
 }
 
 impl Store<'_> {
-    /// Publishes on the lock's channel, as Redisson's scripts do: by sharded
-    /// publish in a cluster; outside one also to the subscribers on replicas,
-    /// which the module API alone would not reach.
-    pub fn announce(&self, announcement: Option<Announcement>) {
-        let message: &Str = match announcement {
-            Some(Announcement::ReadFreed) => &WORDS.zero,
-            Some(Announcement::WriteEnded) => &WORDS.one,
-            None => return,
+    /// Announces an end on the lock's channels. `whose` hold it was; empty when
+    /// nobody knows.
+    pub fn announce(&self, announcement: Option<Announcement>, whose: &[u8]) {
+        let Some(announcement) = announcement else {
+            return;
         };
-        let channel = Text::new(&self.name.channel());
-        if is_cluster() {
-            self.ctx.publish_to_shard(&channel, message);
-        } else {
-            self.ctx.publish(&channel, message);
-            if REPLICAS.load(Ordering::Relaxed) {
-                self.ctx.replicate(c"PUBLISH", Propagate::ReplicasOnly, &[&channel, message]);
-            }
+        if TO_REDISSON.load(Ordering::Relaxed) {
+            let message: &Str = match announcement {
+                Announcement::ReadFreed => &WORDS.zero,
+                Announcement::WriteEnded => &WORDS.one,
+            };
+            self.publish(&self.name.channel(), message);
+        }
+        if TO_OWNERS.load(Ordering::Relaxed) {
+            let mut message = Name::from_slice(whose);
+            message.extend_from_slice(match announcement {
+                Announcement::ReadFreed => b"_del_read",
+                Announcement::WriteEnded => b"_del_write",
+            });
+            self.publish(&self.name.owner_channel(), &Text::new(&message));
         }
     }
+
+    /// Publishes: in a cluster to the slot's nodes or to all; outside one also
+    /// to the subscribers on replicas, which the module API alone would not
+    /// reach.
+    fn publish(&self, channel: &[u8], message: &Str) {
+        let channel = NAMES.text(channel);
+        if is_cluster() && !GLOBALLY.load(Ordering::Relaxed) {
+            self.ctx.publish_to_shard(&channel, message);
+            return;
+        }
+        self.ctx.publish(&channel, message);
+        if !is_cluster() && audience() == Audience::Replicas {
+            self.ctx.replicate(c"PUBLISH", Propagate::ReplicasOnly, &[&channel, message]);
+        }
+    }
+}
+
+/// Whose hold it was that ended, as the owner who looked saw the lock: its own,
+/// else that of the one who was to hold it `last`, else that of the first whose
+/// hold has lapsed.
+pub(super) fn whose<'a>(
+    ended: Announcement,
+    seen: &'a Seen,
+    owner: &'a Owner<'_>,
+    last: Option<&'a [u8]>,
+) -> &'a [u8] {
+    let is_own = match ended {
+        Announcement::ReadFreed => !seen.lock.own.reads.is_empty(),
+        Announcement::WriteEnded => seen.lock.own.writes > 0,
+    };
+    if is_own {
+        return owner.bytes();
+    }
+    let own = (!seen.own.slots.is_empty()).then(|| owner.bytes());
+    let first = || seen.debris.first().map(|field| field.owner.as_slice());
+    last.or(own).or_else(first).unwrap_or_default()
 }

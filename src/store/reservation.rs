@@ -2,7 +2,7 @@
 
 use super::holds::count;
 use super::names::check_owner;
-use super::{Error, Store};
+use super::{Error, Store, NAMES};
 use crate::core::{End, Token};
 use crate::ffi::{Key, Kind, Str, Text};
 
@@ -16,8 +16,17 @@ pub struct Reserved {
 }
 
 impl Store<'_> {
-    /// The reservation that stands, if any.
+    /// The reservation that stands, if any. It is looked for once.
     pub fn reservation(&self) -> Result<Option<Reserved>, Error> {
+        if let Some(known) = &*self.reserved.borrow() {
+            return Ok(known.clone());
+        }
+        let reserved = self.find_reservation()?;
+        self.reserved.replace(Some(reserved.clone()));
+        Ok(reserved)
+    }
+
+    fn find_reservation(&self) -> Result<Option<Reserved>, Error> {
         let wrong = Error::WrongType("the reservation key holds no owner");
         let Some(key) = self.string_key(&self.name.reservation(), &wrong)? else {
             return Ok(None);
@@ -30,12 +39,14 @@ impl Store<'_> {
 
     /// Leaves or refreshes an owner's reservation.
     pub fn reserve(&self, owner: &Str, end: End) {
-        self.set(&Text::new(&self.name.reservation()), owner, end);
+        self.reserved.take();
+        self.set(&NAMES.text(&self.name.reservation()), owner, end);
     }
 
     /// Takes the reservation away.
     pub fn consume_reservation(&self) {
-        self.delete(None, [&Text::new(&self.name.reservation())]);
+        self.reserved.take();
+        self.delete(None, [&NAMES.text(&self.name.reservation())]);
     }
 
     /// The last fencing token, or 0.
@@ -49,12 +60,12 @@ impl Store<'_> {
 
     /// Remembers the last fencing token until `end`.
     pub fn set_last_token(&self, token: Token, end: End) {
-        self.set(&Text::new(&self.name.fence()), &Text::number(token), end);
+        self.set(&NAMES.text(&self.name.fence()), &Text::number(token), end);
     }
 
     /// A key that is a string or not there.
     fn string_key(&self, name: &[u8], wrong: &Error) -> Result<Option<Key<'_>>, Error> {
-        let Some(key) = self.ctx.open(&Text::new(name), self.access) else {
+        let Some(key) = self.open_derived(&NAMES.text(name), self.access) else {
             return Ok(None);
         };
         match key.kind() {

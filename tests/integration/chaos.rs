@@ -9,7 +9,8 @@
 mod act;
 mod books;
 mod client;
-mod random;
+mod hear;
+pub mod random;
 mod storm;
 mod wire;
 
@@ -21,6 +22,7 @@ use redis::Connection;
 use books::{Kind, Lock};
 use storm::{lock_name, owner_name, Storm, DATABASES, LOCKS};
 
+use crate::figures::assert_info_at_rest;
 use crate::harness::{
     assert_ok, call, int, list, map, text, wait_synced, wait_until, Server, DEADLINE,
 };
@@ -76,6 +78,7 @@ fn disagreement(server: &Server, con: &mut Connection, storm: &Storm) -> Option<
         return Some(format!("{blocked} clients are blocked"));
     }
     assert_databases(con, storm);
+    let mut all_queues = 0;
     for db in 0..DATABASES {
         assert_ok(run(con, &format!("SELECT {db}")));
         let mut queues = BTreeMap::new();
@@ -123,6 +126,12 @@ fn disagreement(server: &Server, con: &mut Connection, storm: &Storm) -> Option<
         if told != queues {
             return Some(format!("QUEUES of {db}: {told:?}, INSPECT: {queues:?}"));
         }
+        all_queues += queues.len();
+    }
+    let info = server.info("rwlock");
+    let told = ["rwlock_waiters", "rwlock_queues"].map(|field| &info[field]);
+    if told != [&waiting.len().to_string(), &all_queues.to_string()] {
+        return Some(format!("INFO: {told:?}, {} wait in {all_queues} queues", waiting.len()));
     }
     None
 }
@@ -144,6 +153,8 @@ fn assert_nothing_left(server: &Server) {
         });
     }
     wait_until("the clients are gone", || info_number(server, "clients", "blocked_clients") == 0);
+    // The module has forgotten them too.
+    assert_info_at_rest(server);
 }
 
 fn assert_everything_happened(storm: &Storm) {

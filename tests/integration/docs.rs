@@ -8,11 +8,16 @@
 //! RESP3. `second> ` and so on are others: their `(waits)` says that there is no
 //! reply yet, and a line `second: OK` that it comes now. A line `... 200 ms later`
 //! waits. Integers of 1000 and more are times: they may be off by [`TOLERANCE`].
-//! Ids of clients may be any. So may fencing tokens, integers of 10^15 and more:
+//! Ids of clients may be any, and so may be the text of NOPERM, which is each
+//! server's own. So may fencing tokens, integers of 10^15 and more:
 //! where a page shows one for the first time it stands for the one that comes, in
 //! the page's later commands too, and a larger one must stand for a larger one.
+//!
+//! `$ redis-cli --user name` is a connection of that user, with the password of
+//! the last `$ export REDISCLI_AUTH=`. A block whose info string says
+//! `acl-categories` is run where a module can have its own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -20,13 +25,18 @@ use std::{fs, thread};
 
 use redis::{Connection, RedisResult, ServerError, Value};
 
-use crate::harness::{call, error_text, list, map, send, text, wait_until, Server};
+use crate::access::Categories;
+use crate::harness::{assert_ok, call, error_text, list, map, send, text, wait_until, Server};
+use crate::introspection::COMMANDS;
 
 /// How many ms a time in an example may be off: machines stall.
 const TOLERANCE: u64 = 5_000;
 
 /// The connections of a page.
 const NAMES: [&str; 4] = ["redis", "second", "third", "fourth"];
+
+/// The prompt of a shell.
+const SHELL: &str = "$ ";
 
 /// What is shown of a command without a reply.
 const WAITS: &str = "(waits)";
@@ -45,7 +55,11 @@ fn the_examples_are_true() {
         }
         let server = Server::builder().start();
         let mut page_run = PageRun::on(&server);
+        let has_categories = Categories::of(&server) == Categories::All;
         for example in examples {
+            if example.needs_categories && !has_categories {
+                continue;
+            }
             count += 1;
             let actual = page_run.run(&example);
             if !alike(&example.lines, &actual) {
@@ -78,7 +92,7 @@ fn every_command_has_a_page_that_tells_what_the_server_tells() {
         let info = list(&list(call!(con, "COMMAND", "INFO", &command))[0]);
         let mut flags: Vec<String> = list(&info[2]).iter().map(text).collect();
         flags.retain(|flag| flag != "module");
-        assert_eq!(list(&info[6]), [], "{command} has ACL categories: document them");
+        let known = COMMANDS.iter().find(|known| known.name == command).expect("a known command");
 
         let name = command.trim_start_matches("rwlock.").to_owned();
         let page = read(&folder.join(format!("{name}.md")));
@@ -89,6 +103,7 @@ fn every_command_has_a_page_that_tells_what_the_server_tells() {
             format!("\n| Since | {} |\n", text(&docs["since"])),
             format!("\n| Complexity | {} |\n", text(&docs["complexity"])),
             format!("\n| Flags | {} |\n", flags.join(", ")),
+            format!("\n| ACL categories | @rwlock, @{} |\n", known.categories.replace(' ', ", @")),
         ] {
             assert!(page.contains(&said), "{name}.md does not say {said:?}");
         }
@@ -103,9 +118,28 @@ fn every_command_has_a_page_that_tells_what_the_server_tells() {
 }
 
 #[test]
+fn the_page_on_access_lists_the_commands_of_each_category() {
+    let page = read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/access.md"));
+    let categories = COMMANDS.iter().flat_map(|known| known.categories.split(' '));
+    let categories: BTreeSet<&str> = categories.collect();
+    for category in &categories {
+        let its =
+            COMMANDS.iter().filter(|known| known.categories.split(' ').any(|c| c == *category));
+        let its: Vec<_> =
+            its.map(|known| known.name.trim_start_matches("rwlock.").to_uppercase()).collect();
+        let row = format!("\n| `@{category}` | {} |\n", its.join(", "));
+        assert!(page.contains(&row), "docs/access.md does not say {row:?}");
+    }
+    let rows = page.lines().filter(|line| line.starts_with("| `@")).count();
+    assert_eq!(rows, categories.len() + 1, "and @rwlock");
+}
+
+#[test]
 fn links_between_pages_lead_somewhere() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    for folder in [root.to_owned(), root.join("docs"), root.join("docs/commands")] {
+    let mut folders = vec![root.to_owned(), root.join("docs"), root.join("docs/commands")];
+    folders.extend(folders_in(&root.join("examples")));
+    for folder in folders {
         for page in markdown_in(&folder) {
             for rest in read(&page).split("](").skip(1) {
                 let target = rest.split([')', '#']).next().unwrap_or_default();
@@ -122,7 +156,18 @@ struct Example {
     /// Of the page, where it begins.
     line: usize,
     resp3: bool,
+    needs_categories: bool,
     lines: Vec<String>,
+}
+
+/// A folder, and those in it.
+fn folders_in(folder: &Path) -> Vec<PathBuf> {
+    let mut folders = vec![folder.to_owned()];
+    for file in fs::read_dir(folder).expect("list a folder") {
+        folders.push(file.expect("list a folder").path());
+    }
+    folders.retain(|path| path.is_dir());
+    folders
 }
 
 fn markdown_in(folder: &Path) -> Vec<PathBuf> {
@@ -147,14 +192,17 @@ fn examples(page: &str) -> Vec<Example> {
         match (&mut open, fence) {
             (None, Some(info)) => {
                 let resp3 = info.contains("resp3");
-                open = Some(Example { line: number + 1, resp3, lines: Vec::new() });
+                let needs_categories = info.contains("acl-categories");
+                let lines = Vec::new();
+                open = Some(Example { line: number + 1, resp3, needs_categories, lines });
             }
             (Some(block), None) => block.lines.push(line.trim_end().to_owned()),
             (Some(_), Some(_)) => examples.extend(open.take()),
             (None, None) => {}
         }
     }
-    examples.retain(|block| block.lines.first().is_some_and(|line| command_in(line).is_some()));
+    let is_run = |line: &String| command_in(line).is_some() || line.starts_with(SHELL);
+    examples.retain(|block| block.lines.first().is_some_and(is_run));
     examples
 }
 
@@ -187,11 +235,19 @@ struct PageRun<'s> {
     waiting: usize,
     /// The tokens that the page shows, and those that came.
     tokens: BTreeMap<String, String>,
+    /// Of REDISCLI_AUTH.
+    password: String,
 }
 
 impl<'s> PageRun<'s> {
     fn on(server: &'s Server) -> Self {
-        Self { server, clients: BTreeMap::new(), waiting: 0, tokens: BTreeMap::new() }
+        Self {
+            server,
+            clients: BTreeMap::new(),
+            waiting: 0,
+            tokens: BTreeMap::new(),
+            password: String::new(),
+        }
     }
 
     /// The example as it comes out now.
@@ -222,6 +278,9 @@ impl<'s> PageRun<'s> {
                 let mut reply = lines_of(reply);
                 reply[0] = format!("{name}: {}", reply[0]);
                 self.show(&mut out, reply, &example.lines);
+            } else if let Some(shell) = line.strip_prefix(SHELL) {
+                out.push(line.clone());
+                out.extend(self.shell(shell));
             } else if let Some(ms) = pause {
                 out.push(line.clone());
                 thread::sleep(Duration::from_millis(ms.parse().expect("a number of ms")));
@@ -251,6 +310,19 @@ impl<'s> PageRun<'s> {
     /// A word of a command, with the token that came where the page has its own.
     fn to_server(&self, word: &str) -> String {
         self.tokens.get(word).map_or(word, String::as_str).to_owned()
+    }
+
+    /// What a line for the shell prints.
+    fn shell(&mut self, line: &str) -> Vec<String> {
+        if let Some(password) = line.strip_prefix("export REDISCLI_AUTH=") {
+            self.password = password.to_owned();
+            return Vec::new();
+        }
+        let call = line.strip_prefix("redis-cli --user ").and_then(|rest| rest.split_once(' '));
+        let (user, command) = call.unwrap_or_else(|| panic!("no test can run {line:?}"));
+        let mut con = self.server.connection();
+        assert_ok(call!(con, "AUTH", user, &self.password));
+        lines_of(send(&mut con, words(command)))
     }
 
     /// Sends a command that waits.
@@ -346,7 +418,9 @@ fn line_of(error: &ServerError) -> String {
 fn alike(expected: &[String], actual: &[String]) -> bool {
     expected.len() == actual.len()
         && expected.iter().zip(actual).all(|(expected, actual)| {
-            expected == actual || {
+            let refused = "(error) NOPERM ";
+            let both_refused = expected.starts_with(refused) && actual.starts_with(refused);
+            expected == actual || both_refused || {
                 let prefix = "(integer) ";
                 match (expected.rsplit_once(prefix), actual.rsplit_once(prefix)) {
                     (Some((before, a)), Some((also, b))) => {

@@ -238,10 +238,13 @@ fn what_happens_behind_the_module_s_back_ends_a_tenure() {
     ok(&mut con, "UPGRADE k a 60000");
     let second = fenced(&mut con, "WLOCK k a 60000 FENCE");
     assert!(second > first);
+    assert_eq!(int(run(&mut con, "RWLOCK.UNLOCK k a WRITE")), 0);
+    assert_eq!(int(con.call(&scripts.write_unlock("k", "a", "2"))), 1);
+    assert!(fenced(&mut con, "UPGRADE k a 60000 FENCE") > second);
     // A script gives the lock back, and the same owner takes it by a script.
     assert_eq!(int(run(&mut con, "RWLOCK.FORCEUNLOCK k")), 1);
     let first = fenced(&mut con, "WLOCK k a 60000 FENCE");
-    assert_eq!(int(con.call(&scripts.write_unlock("k", "a", "2"))), 1);
+    assert_eq!(int(con.call(&scripts.write_unlock("k", "a", "3"))), 1);
     assert_eq!(con.call(&scripts.write_lock("k", "a", 60_000)), Ok(Value::Nil));
     let second = fenced(&mut con, "WLOCK k a 60000 FENCE");
     assert!(second > first);

@@ -11,6 +11,9 @@ use crate::redisson::Redisson;
 
 const KEY: &str = "{k}:rwlock_fence";
 
+/// What frees the lock `k`, which `h` holds.
+type Free<'f> = &'f dyn Fn(&mut Crowd<'_>);
+
 /// The reply comes, and has a token.
 #[track_caller]
 fn granted(mut client: Client) -> i64 {
@@ -25,7 +28,7 @@ fn whoever_frees_the_lock_brings_the_waiter_its_token() {
     // Each unlock is a request of its own.
     let requests = Cell::new(0);
     let mut last = 0;
-    let frees: [(&str, &dyn Fn(&mut Crowd<'_>)); 9] = [
+    let frees: [(&str, Free<'_>); 9] = [
         ("UNLOCK", &|crowd| crowd.gives("UNLOCK k h", 1)),
         ("FORCEUNLOCK", &|crowd| crowd.gives("FORCEUNLOCK k", 1)),
         ("DEL", &|crowd| drop(crowd.plain("DEL k"))),

@@ -1,28 +1,32 @@
-//! What COMMAND, HELP and ACLs know of the commands (SPEC sections 3 and 8).
+//! What COMMAND and HELP know of the commands (SPEC sections 3 and 8).
 
 use std::collections::BTreeSet;
 
 use redis::{Connection, Value};
 
+use crate::access::Categories;
 use crate::harness::{assert_error, assert_ok, call, int, list, map, text, Server};
 
 /// A command as it shall be known.
-struct Known {
-    name: &'static str,
+pub struct Known {
+    pub name: &'static str,
     /// As HELP writes it.
     syntax: &'static str,
-    arity: i64,
+    pub arity: i64,
     flags: &'static str,
+    /// Beside `rwlock`, which all are in.
+    pub categories: &'static str,
     /// What it does with its key; empty without one.
-    key: &'static str,
+    pub key: &'static str,
 }
 
-const COMMANDS: [Known; 10] = [
+pub const COMMANDS: [Known; 10] = [
     Known {
         name: "rwlock.rlock",
         syntax: "key owner lease [BLOCK timeout] [SESSION] [ONCE]",
         arity: -4,
         flags: "write denyoom blocking",
+        categories: "write slow blocking",
         key: "RW access update",
     },
     Known {
@@ -30,6 +34,7 @@ const COMMANDS: [Known; 10] = [
         syntax: "key owner lease [BLOCK timeout] [SESSION] [ONCE] [FENCE] [RESERVE milliseconds]",
         arity: -4,
         flags: "write denyoom blocking",
+        categories: "write slow blocking",
         key: "RW access update",
     },
     Known {
@@ -37,6 +42,7 @@ const COMMANDS: [Known; 10] = [
         syntax: "key owner [READ | WRITE | ALL]",
         arity: -3,
         flags: "write fast",
+        categories: "write fast",
         key: "RW access delete",
     },
     Known {
@@ -44,6 +50,7 @@ const COMMANDS: [Known; 10] = [
         syntax: "key owner lease",
         arity: 4,
         flags: "write fast",
+        categories: "write fast",
         key: "RW access update",
     },
     Known {
@@ -51,6 +58,7 @@ const COMMANDS: [Known; 10] = [
         syntax: "key owner lease [BLOCK timeout] [SESSION] [FENCE]",
         arity: -4,
         flags: "write denyoom blocking",
+        categories: "write slow blocking",
         key: "RW access update",
     },
     Known {
@@ -58,6 +66,7 @@ const COMMANDS: [Known; 10] = [
         syntax: "key owner lease",
         arity: 4,
         flags: "write fast",
+        categories: "write fast",
         key: "RW access update",
     },
     Known {
@@ -65,6 +74,7 @@ const COMMANDS: [Known; 10] = [
         syntax: "key [READ | WRITE]",
         arity: -2,
         flags: "write",
+        categories: "write slow dangerous",
         key: "RW access delete",
     },
     Known {
@@ -72,10 +82,25 @@ const COMMANDS: [Known; 10] = [
         syntax: "key [COUNT count]",
         arity: -2,
         flags: "readonly",
+        categories: "read slow",
         key: "RO access",
     },
-    Known { name: "rwlock.queues", syntax: "[COUNT count]", arity: -1, flags: "readonly", key: "" },
-    Known { name: "rwlock.help", syntax: "", arity: 1, flags: "loading stale fast", key: "" },
+    Known {
+        name: "rwlock.queues",
+        syntax: "[COUNT count]",
+        arity: -1,
+        flags: "readonly",
+        categories: "read slow",
+        key: "",
+    },
+    Known {
+        name: "rwlock.help",
+        syntax: "",
+        arity: 1,
+        flags: "loading stale fast",
+        categories: "fast",
+        key: "",
+    },
 ];
 
 fn words(text: &str) -> BTreeSet<String> {
@@ -184,6 +209,8 @@ fn command_info_tells_arity_flags_and_how_the_key_is_used() {
         let mut flags = texts(&info[2]);
         assert!(flags.remove("module"), "{flags:?}");
         assert_eq!(flags, words(command.flags), "{}", command.name);
+        let categories = Categories::of(&server).of_command(command);
+        assert_eq!(texts(&info[6]), categories, "{}", command.name);
         let keys = if command.key.is_empty() { [0, 0, 0] } else { [1, 1, 1] };
         assert_eq!([3, 4, 5].map(|at: usize| int(&info[at])), keys, "{}", command.name);
 
@@ -260,40 +287,4 @@ fn every_documented_option_is_accepted_and_every_argument_needed() {
             assert_error(result, "ERR wrong number of arguments");
         }
     }
-}
-
-#[test]
-fn an_acl_can_give_one_command_on_some_locks() {
-    let server = Server::builder().start();
-    let mut admin = server.connection();
-    let user = |admin: &mut Connection, rules: &[&str]| {
-        assert_eq!(int(call!(admin, "ACL", "DELUSER", "ann")) & !1, 0);
-        let start = ["ACL", "SETUSER", "ann", "on", ">pass"];
-        assert_ok(crate::harness::send(admin, start.into_iter().chain(rules.iter().copied())));
-        let mut con = server.connection();
-        assert_ok(call!(con, "AUTH", "ann", "pass"));
-        con
-    };
-    let mut con = user(&mut admin, &["+rwlock.rlock", "~orders*"]);
-    // What the module does for itself (other keys, a channel) needs no right.
-    assert_ok(call!(con, "RWLOCK.RLOCK", "orders", "me", 60_000));
-    assert_ok(call!(con, "rwlock.rlock", "orders:7", "me", 60_000));
-    assert_error(call!(con, "RWLOCK.RLOCK", "others", "me", 60_000), "NOPERM");
-    assert_error(call!(con, "RWLOCK.RLOCK", "{orders}", "me", 60_000), "NOPERM");
-    assert_error(call!(con, "RWLOCK.WLOCK", "orders", "me", 60_000), "NOPERM");
-    assert_error(call!(con, "RWLOCK.UNLOCK", "orders", "me"), "NOPERM");
-    assert_error(call!(con, "RWLOCK.INSPECT", "orders"), "NOPERM");
-    assert_error(call!(con, "RWLOCK.HELP"), "NOPERM");
-
-    // A right to read a key is enough to look, and for nothing else.
-    let mut con = user(&mut admin, &["+@all", "%R~orders*", "%W~written*"]);
-    assert_eq!(text(&map(call!(con, "RWLOCK.INSPECT", "orders"))["mode"]), "read");
-    assert_error(call!(con, "RWLOCK.INSPECT", "others"), "NOPERM");
-    for lock in ["orders", "written"] {
-        assert_error(call!(con, "RWLOCK.RLOCK", lock, "me", 60_000), "NOPERM");
-        assert_error(call!(con, "RWLOCK.UNLOCK", lock, "me"), "NOPERM");
-        assert_error(call!(con, "RWLOCK.FORCEUNLOCK", lock), "NOPERM");
-    }
-    let mut con = user(&mut admin, &["+rwlock.unlock", "%RW~orders*"]);
-    assert_eq!(int(call!(con, "RWLOCK.UNLOCK", "orders", "me")), 1);
 }

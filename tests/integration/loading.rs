@@ -4,7 +4,7 @@ use crate::harness::{assert_error, assert_ok, call, int, list, map, text, Server
 use crate::observe::{assert_same_keys, keyspace, run};
 
 /// The path of the library that a server has loaded.
-fn library(server: &Server) -> String {
+pub fn library(server: &Server) -> String {
     let log = server.log();
     let path = log
         .lines()

@@ -2,7 +2,10 @@
 
 #![expect(clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
 
+mod access;
+mod access_keys;
 mod acquire;
+mod announced_owners;
 mod announcements;
 mod arguments;
 mod chaos;
@@ -23,6 +26,7 @@ mod fence_key;
 mod fence_storm;
 mod fence_survives;
 mod fence_waiting;
+mod figures;
 mod force;
 mod foreign_hashes;
 mod freed_by_others;
@@ -31,16 +35,20 @@ mod fuzz;
 mod grants_refused;
 mod harness;
 mod harness_self;
+mod info;
 mod inspect;
 mod introspection;
+mod key_events;
 mod lapses;
 mod leases_end;
 mod leases_outlive;
 mod loading;
 mod migration;
+mod monitoring;
 mod names;
 mod observe;
 mod once;
+mod operations;
 mod order;
 mod pauses;
 mod pending;
@@ -58,6 +66,8 @@ mod reserved_queue;
 mod server_refuses;
 mod session_closes;
 mod sessions;
+mod settings;
+mod settings_live;
 mod slots;
 mod thousand;
 mod times;

@@ -45,6 +45,13 @@ impl Subscriber {
         (bytes(channel), text(payload))
     }
 
+    /// The channel of the next message, whose payload may be anything.
+    #[track_caller]
+    pub fn next_channel(&mut self) -> String {
+        let message = list(self.con.recv_response());
+        text(&message[message.len() - 2])
+    }
+
     /// The payloads of all messages up to the one that says `end`.
     #[track_caller]
     pub fn until(&mut self, end: &str) -> Vec<String> {

@@ -7,7 +7,7 @@ use crate::core::{
     find_cycle, serve, serve_owner, Blockers, Circle, Ledger, Mode, OwnerId, Queue, Turn, WaiterId,
     Want,
 };
-use std::collections::HashSet;
+use hashbrown::HashSet;
 
 impl World {
     /// Engine::wait.

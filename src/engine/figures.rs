@@ -1,0 +1,127 @@
+//! What INFO tells: what has happened since the module was loaded, and what is
+//! now. `docs/monitoring.md` says what each figure means.
+//!
+//! A request is counted by its answer: at once, or, when it waited, when the
+//! server has taken the answer for its connection. So a grant that is taken
+//! back because nobody was there to hear of it is counted nowhere, and clients
+//! come to the same figures.
+
+use super::wait::{Answer, Waiter};
+use super::waits::Waits;
+use super::{Acquired, Engine, Error};
+use crate::core::Millis;
+
+/// What has happened so far.
+#[derive(Default)]
+pub struct Figures {
+    /// Requests that were granted.
+    pub acquired: u64,
+    /// Requests that were refused at once.
+    pub refused: u64,
+    /// Requests that began to wait.
+    pub waited: u64,
+    /// Those of them that were granted.
+    pub granted_after_waiting: u64,
+    /// How long these had waited.
+    pub waits: Waits,
+    /// Those whose time was up.
+    pub timeouts: u64,
+    /// Holds that were given back.
+    pub released: u64,
+    /// Holds that lapsed.
+    pub lapsed: u64,
+    /// Requests that would have waited for themselves.
+    pub deadlocks: u64,
+    /// Session holds whose connection closed.
+    pub disconnect_releases: u64,
+}
+
+/// What a waiter was told, as far as that is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Told {
+    Held,
+    TimedOut,
+    Deadlock,
+    Other,
+}
+
+impl Told {
+    pub fn of(answer: &Answer) -> Told {
+        match answer {
+            Answer::Held(_) => Told::Held,
+            Answer::TimedOut(_) => Told::TimedOut,
+            Answer::Failed(error) if is_deadlock(error) => Told::Deadlock,
+            Answer::Failed(_) => Told::Other,
+        }
+    }
+}
+
+impl Figures {
+    /// A request was answered at once.
+    pub fn answered(&mut self, answer: &Result<Acquired, Error>) {
+        match answer {
+            Ok(Acquired::Held(_)) => self.acquired += 1,
+            Ok(Acquired::Refused(_)) => self.refused += 1,
+            Err(error) if is_deadlock(error) => self.deadlocks += 1,
+            // Whether it can wait is yet to be seen.
+            Ok(Acquired::Waiting(_)) | Err(_) => {}
+        }
+    }
+
+    /// A waiter has its answer.
+    pub(super) fn delivered(&mut self, waiter: &Waiter, now: Millis) {
+        match waiter.told {
+            Told::Held => {
+                self.acquired += 1;
+                self.granted_after_waiting += 1;
+                self.waits.add(now.saturating_sub(waiter.since));
+            }
+            Told::TimedOut => self.timeouts += 1,
+            Told::Deadlock => self.deadlocks += 1,
+            Told::Other => {}
+        }
+    }
+
+    /// Holds lapsed. A foreign hash may have counted any number.
+    pub(super) fn count_lapsed(&mut self, holds: u64) {
+        self.lapsed = self.lapsed.saturating_add(holds);
+    }
+
+    /// Holds were given back.
+    pub(super) fn count_released(&mut self, holds: u64) {
+        self.released = self.released.saturating_add(holds);
+    }
+}
+
+fn is_deadlock(error: &Error) -> bool {
+    matches!(error, Error::Deadlock(_) | Error::OtherUpgrade(_))
+}
+
+/// How far the search for locks that nobody has touched has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Progress {
+    /// There is none: this server is no primary.
+    #[default]
+    Idle,
+    /// It has seen so many of 100 keys.
+    Running(u64),
+    /// It has seen them all.
+    Done,
+}
+
+impl Engine {
+    /// How many clients wait.
+    pub fn waiters_now(&self) -> usize {
+        self.waiters.len()
+    }
+
+    /// For how many locks.
+    pub fn queues_now(&self) -> usize {
+        self.queues
+    }
+
+    /// How many holds are bound to a connection.
+    pub fn session_holds_now(&self) -> usize {
+        self.sessions.len()
+    }
+}

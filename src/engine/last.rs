@@ -1,0 +1,59 @@
+//! Whose hold on a lock ends last. Where announcements name owners, it is whom
+//! they name when the lock lapses: its keys are gone by then.
+
+use super::{Engine, Scene};
+use crate::core::{End, Lock, Mode, OwnerId};
+use crate::store::Store;
+
+impl Engine {
+    /// The owner whose hold ends last, if that is remembered.
+    pub(super) fn last_owner(&self, scene: Scene<'_>, store: &Store<'_>) -> Option<OwnerId> {
+        if !self.settings.events.names_owners() {
+            return None;
+        }
+        self.memory.get(scene.db, store.key().bytes())?.last().cloned()
+    }
+
+    /// Remembers it, after the lock has become what it is now to `owner`.
+    pub(super) fn remember_last(
+        &mut self,
+        scene: Scene<'_>,
+        store: &Store<'_>,
+        owner: &[u8],
+        lock: &Lock,
+    ) {
+        if !self.settings.events.names_owners() {
+            return;
+        }
+        let Some(known) = self.memory.get_mut(scene.db, store.key().bytes()) else {
+            return;
+        };
+        let is_last = match lock.mode() {
+            None => {
+                known.set_last(None);
+                return;
+            }
+            Some(Mode::Write) => lock.own.writes > 0,
+            Some(Mode::Read) => lock.own.reads.iter().max() >= Some(&lock.end),
+        };
+        if is_last {
+            if known.last().map(OwnerId::as_ref) != Some(owner) {
+                known.set_last(Some(owner.into()));
+            }
+        } else if owner.is_empty() || known.last().is_none_or(|last| **last == *owner) {
+            // Nobody knows, or it was this owner, and is somebody else now.
+            let readers = known.readers.as_ref().and_then(|readers| readers.last());
+            known.set_last(readers.cloned().or_else(|| find_last(store, lock)));
+        }
+    }
+}
+
+fn find_last(store: &Store<'_>, lock: &Lock) -> Option<OwnerId> {
+    if lock.mode() == Some(Mode::Write) {
+        return store.writer().ok()?.map(OwnerId::from);
+    }
+    let latest = |ends: &[End]| ends.iter().copied().max();
+    let all = store.all_read_ends().ok()?.into_iter();
+    let all = all.filter_map(|(owner, ends)| Some((latest(&ends)?, owner)));
+    all.max().map(|(_, owner)| owner.into())
+}

@@ -1,0 +1,28 @@
+//! Settings that change while locks are held and waited for.
+
+use super::memory::LockId;
+use super::{Engine, Settings};
+use crate::store;
+use std::collections::HashSet;
+
+impl Engine {
+    /// Goes by these settings from now on. Those who wait are served anew when
+    /// that may let them in, and searched for circles when there may be some.
+    pub(super) fn set(&mut self, settings: Settings) {
+        let before = std::mem::replace(&mut self.settings, settings);
+        store::announce_by(settings.events, settings.cluster_publish);
+        if settings.events.names_owners() && !before.events.names_owners() {
+            self.memory.forget_last_owners();
+        }
+        let policy = settings.policy != before.policy;
+        if policy {
+            let waited_for: HashSet<LockId> =
+                self.waiters.values().map(|waiter| waiter.lock.clone()).collect();
+            for LockId { db, name } in waited_for {
+                self.serve_now(db, &name);
+            }
+        }
+        let detection = settings.deadlock_detection && !before.deadlock_detection;
+        self.unsearched |= (policy || detection) && !self.waiters.is_empty();
+    }
+}

@@ -1,0 +1,143 @@
+//! How long waiters have waited: a histogram of ms whose size is fixed.
+//!
+//! Times below 16 ms are kept as they are; every doubling beyond that is cut
+//! into 16 equal parts. What is told of a part is its middle, so no figure is off
+//! by more than 3.2 %. The longest time is kept exactly.
+
+use crate::core::Millis;
+
+/// Into how many parts a doubling is cut.
+const PARTS: usize = 16;
+
+/// How many doublings are told apart: up to 2^36 ms, some two years.
+const DOUBLINGS: usize = 32;
+
+/// All times that were added.
+pub struct Waits {
+    counts: [u64; PARTS * (1 + DOUBLINGS)],
+    total: u64,
+    longest: u64,
+}
+
+impl Default for Waits {
+    fn default() -> Waits {
+        Waits { counts: [0; PARTS * (1 + DOUBLINGS)], total: 0, longest: 0 }
+    }
+}
+
+impl Waits {
+    /// Adds a time. One that a clock set back has made negative is none.
+    pub fn add(&mut self, ms: Millis) {
+        let ms = u64::try_from(ms).unwrap_or(0);
+        let last = self.counts.len() - 1;
+        self.counts[place(ms).min(last)] += 1;
+        self.total += 1;
+        self.longest = self.longest.max(ms);
+    }
+
+    /// The time that so many of 100 did not exceed; 0 when there are none.
+    pub fn percentile(&self, percent: u64) -> u64 {
+        let rank = self.total.saturating_mul(percent).div_ceil(100).max(1);
+        let mut seen = 0;
+        for (place, count) in self.counts.iter().enumerate() {
+            seen += count;
+            if seen >= rank {
+                return middle(place).min(self.longest);
+            }
+        }
+        0
+    }
+
+    /// The longest.
+    pub fn longest(&self) -> u64 {
+        self.longest
+    }
+}
+
+/// The part that a time belongs to.
+fn place(ms: u64) -> usize {
+    let parts = PARTS as u64;
+    if ms < parts {
+        return ms as usize;
+    }
+    let doubling = ms.ilog2() - PARTS.ilog2();
+    (doubling as usize + 1) * PARTS + ((ms >> doubling) - parts) as usize
+}
+
+/// The middle of a part.
+fn middle(place: usize) -> u64 {
+    let Some(doubling) = (place / PARTS).checked_sub(1) else {
+        return place as u64;
+    };
+    let first = ((PARTS + place % PARTS) as u64) << doubling;
+    first + ((1 << doubling) - 1) / 2
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn waits(times: impl IntoIterator<Item = u64>) -> Waits {
+        let mut waits = Waits::default();
+        times.into_iter().for_each(|ms| waits.add(ms as Millis));
+        waits
+    }
+
+    #[test]
+    fn no_time_is_told_wrong_by_more_than_it_says() {
+        let mut all: Vec<u64> = (0..100_000).collect();
+        for doubling in 17..36 {
+            for step in 0..200 {
+                let first = 1_u64 << doubling;
+                all.extend([first + step, first + first / 200 * step, 2 * first - 1 - step]);
+            }
+        }
+        for ms in all {
+            let told = middle(place(ms));
+            let off = told.abs_diff(ms) as f64;
+            assert!(off <= ms as f64 * 0.032, "{ms} is told as {told}");
+        }
+    }
+
+    #[test]
+    fn parts_follow_each_other_without_gaps() {
+        let mut last = 0;
+        for ms in 0..1_000_000 {
+            let now = place(ms);
+            assert!(now == last || now == last + 1, "{ms}: {last}, {now}");
+            last = now;
+        }
+    }
+
+    #[test]
+    fn percentiles_are_those_of_the_sorted_times() {
+        for times in [(1..=100).collect::<Vec<u64>>(), vec![7], vec![0, 0, 0, 5_000]] {
+            let waits = waits(times.iter().copied());
+            for percent in 1..=100 {
+                let rank = (times.len() * percent).div_ceil(100).max(1);
+                let exact = times[rank - 1];
+                let told = waits.percentile(percent as u64);
+                let off = told.abs_diff(exact) as f64;
+                assert!(off <= exact as f64 * 0.032, "{percent}: {told}, not {exact}");
+            }
+            assert_eq!(waits.longest(), times[times.len() - 1]);
+        }
+    }
+
+    #[test]
+    fn nothing_is_told_of_nothing() {
+        let waits = Waits::default();
+        assert_eq!((waits.percentile(50), waits.percentile(99), waits.longest()), (0, 0, 0));
+    }
+
+    #[test]
+    fn no_time_is_too_long_or_too_short() {
+        let mut waits = Waits::default();
+        waits.add(Millis::MAX);
+        assert_eq!(waits.longest(), Millis::MAX as u64);
+        assert!(waits.percentile(50) >= 31 << 31);
+        waits.add(Millis::MIN);
+        waits.add(-1);
+        assert_eq!(waits.percentile(50), 0);
+    }
+}

@@ -1,0 +1,173 @@
+//! Settings that the server knows: CONFIG GET, SET and REWRITE, and lines of
+//! its configuration file.
+//!
+//! `redis-module` has these too, but keeps each value in a variable of its own
+//! and guards no callback. Here a setting is a number in a table of the
+//! caller's, and its value one integer, whatever its kind.
+
+use super::{api, guard, Ctx};
+use redis_module::raw;
+use std::ffi::{c_char, c_int, c_longlong, c_void, CStr};
+use std::ptr::null_mut;
+
+/// What a setting can be.
+#[derive(Clone, Copy, Debug)]
+pub enum ConfigKind {
+    /// One of these words, which are counted from 0.
+    Word(&'static [&'static CStr]),
+    /// A number from 0 to this.
+    Number(i64),
+    /// No, which is 0, or yes, which is 1.
+    YesNo,
+}
+
+/// What to do with settings. Each is known by its number.
+pub trait OnConfig {
+    /// The value.
+    fn get(number: usize) -> i64;
+
+    /// Takes a value of the setting's kind. It may be taken back at once, when
+    /// another one in the same CONFIG SET is refused.
+    fn set(number: usize, value: i64);
+
+    /// CONFIG SET is done with setting.
+    fn changed();
+}
+
+impl Ctx<'_> {
+    /// Has the server know a setting, while the module is being loaded. False
+    /// when it will not.
+    pub fn register_config<C: OnConfig>(
+        self,
+        number: usize,
+        name: &CStr,
+        kind: ConfigKind,
+        default: i64,
+    ) -> bool {
+        let (ctx, name, data) = (self.raw(), name.as_ptr(), number as *mut c_void);
+        let flags = raw::REDISMODULE_CONFIG_DEFAULT;
+        let small = c_int::try_from(default).unwrap_or(0);
+        // SAFETY: a valid context and strings that the server copies; callbacks
+        // that live as long as the module, with data that is no pointer. What
+        // the server lacks is not called.
+        let status = unsafe {
+            match kind {
+                ConfigKind::Word(words) => {
+                    let mut names: Vec<*const c_char> = words.iter().map(|w| w.as_ptr()).collect();
+                    let values: Vec<c_int> = (0..).take(words.len()).collect();
+                    raw::RedisModule_RegisterEnumConfig.map(|register| {
+                        register(
+                            ctx,
+                            name,
+                            small,
+                            flags,
+                            names.as_mut_ptr(),
+                            values.as_ptr(),
+                            values.len() as c_int,
+                            Some(get_int::<C>),
+                            Some(set_int::<C>),
+                            Some(changed::<C>),
+                            data,
+                        )
+                    })
+                }
+                ConfigKind::Number(max) => raw::RedisModule_RegisterNumericConfig.map(|register| {
+                    register(
+                        ctx,
+                        name,
+                        default,
+                        flags,
+                        0,
+                        max,
+                        Some(get_long::<C>),
+                        Some(set_long::<C>),
+                        Some(changed::<C>),
+                        data,
+                    )
+                }),
+                ConfigKind::YesNo => raw::RedisModule_RegisterBoolConfig.map(|register| {
+                    register(
+                        ctx,
+                        name,
+                        small,
+                        flags,
+                        Some(get_int::<C>),
+                        Some(set_int::<C>),
+                        Some(changed::<C>),
+                        data,
+                    )
+                }),
+            }
+        };
+        status == Some(raw::REDISMODULE_OK as c_int)
+    }
+
+    /// Has the registered settings set: to what the server's configuration
+    /// says, else to their defaults. False when the configuration has a value
+    /// that the setting cannot have; the server's log names it.
+    pub fn load_configs(self) -> bool {
+        // SAFETY: a valid context; the pointer is set at load.
+        unsafe { api!(RedisModule_LoadConfigs)(self.raw()) == raw::REDISMODULE_OK as c_int }
+    }
+}
+
+fn get<C: OnConfig>(data: *mut c_void) -> i64 {
+    // A panic is in the log already.
+    guard::guarded(|| C::get(data as usize)).unwrap_or(0)
+}
+
+/// # Safety
+/// `error` is null or the place for an error's text.
+unsafe fn set<C: OnConfig>(
+    data: *mut c_void,
+    value: i64,
+    error: *mut *mut raw::RedisModuleString,
+) -> c_int {
+    let Err(panic) = guard::guarded(|| C::set(data as usize, value)) else {
+        return raw::REDISMODULE_OK as c_int;
+    };
+    if !error.is_null() {
+        // SAFETY: the caller's promise; the server frees the string.
+        unsafe {
+            *error = api!(RedisModule_CreateString)(null_mut(), panic.as_ptr().cast(), panic.len());
+        }
+    }
+    raw::REDISMODULE_ERR as c_int
+}
+
+unsafe extern "C" fn get_int<C: OnConfig>(_name: *const c_char, data: *mut c_void) -> c_int {
+    c_int::try_from(get::<C>(data)).unwrap_or(0)
+}
+
+unsafe extern "C" fn get_long<C: OnConfig>(_name: *const c_char, data: *mut c_void) -> c_longlong {
+    get::<C>(data)
+}
+
+unsafe extern "C" fn set_int<C: OnConfig>(
+    _name: *const c_char,
+    value: c_int,
+    data: *mut c_void,
+    error: *mut *mut raw::RedisModuleString,
+) -> c_int {
+    // SAFETY: the server gives us a place for an error.
+    unsafe { set::<C>(data, value.into(), error) }
+}
+
+unsafe extern "C" fn set_long<C: OnConfig>(
+    _name: *const c_char,
+    value: c_longlong,
+    data: *mut c_void,
+    error: *mut *mut raw::RedisModuleString,
+) -> c_int {
+    // SAFETY: the server gives us a place for an error.
+    unsafe { set::<C>(data, value, error) }
+}
+
+unsafe extern "C" fn changed<C: OnConfig>(
+    _ctx: *mut raw::RedisModuleCtx,
+    _data: *mut c_void,
+    _error: *mut *mut raw::RedisModuleString,
+) -> c_int {
+    let _ = guard::guarded(C::changed);
+    raw::REDISMODULE_OK as c_int
+}
