@@ -2,7 +2,7 @@
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run build install uninstall deb test engines test-engines test-deb examples top bench fmt lint
+.PHONY: help run build install uninstall deb test engines test-engines test-deb test-redisson examples top bench fmt lint
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,6 +37,9 @@ test-engines: ## Run the integration tests on each of them (ENGINES="redis-7.0 v
 test-deb: build ## Install the package on a clean system and use it (as root, on Debian)
 	@scripts/setup.sh deb system
 	@scripts/test-deb.sh
+
+test-redisson: ## Share locks with the real Redisson, and soak both (SOAK_SECONDS=60)
+	@scripts/test-redisson.sh
 
 bench: ## Measure the server CPU of locks and of handing them over (SERVER=redis-server)
 	@scripts/setup.sh build server
