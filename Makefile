@@ -2,7 +2,7 @@
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run build install uninstall deb test engines test-engines test-deb examples top bench bench-quick bench-docs bench-peers fmt lint
+.PHONY: help run build install uninstall deb test engines test-engines test-deb test-redisson examples top bench bench-quick bench-docs bench-peers fmt lint
 
 # Builds the benchmark, then runs it on a server that is known to be supported.
 BENCH = scripts/setup.sh build server && RWLOCK_SERVER=$$(scripts/server.sh) && export RWLOCK_SERVER && \
@@ -41,6 +41,9 @@ test-engines: ## Run the integration tests on each of them (ENGINES="redis-7.0 v
 test-deb: build ## Install the package on a clean system and use it (as root, on Debian)
 	@scripts/setup.sh deb system
 	@scripts/test-deb.sh
+
+test-redisson: ## Share locks with the real Redisson, and soak both (SOAK_SECONDS=60)
+	@scripts/test-redisson.sh
 
 bench: ## Compare with what users have, in a quarter of an hour (SERVER=redis-server ONLY="pairs tax")
 	@$(BENCH) $(ONLY)

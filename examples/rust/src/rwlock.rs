@@ -11,6 +11,7 @@
 //! # Ok(())
 //! # }
 //! ```
+#![allow(dead_code)] // a file to copy: not everybody uses all of it
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
