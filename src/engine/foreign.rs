@@ -64,6 +64,11 @@ impl Engine {
         !self.sessions.of_client(client).is_empty()
     }
 
+    /// Whether any lock is remembered: if not, no key matters.
+    pub fn remembers_locks(&self) -> bool {
+        !self.memory.is_empty()
+    }
+
     /// Whether a change of this key may matter.
     pub fn concerns(&self, db: i32, key: &[u8]) -> bool {
         self.memory.get(db, key).is_some() || locks_of_key(key).next().is_some()

@@ -12,6 +12,9 @@ use crate::store::{Owner, Seen, Store, Survey};
 /// change: an overwritten key, a slot that moves.
 const LOOK_AGAIN: Millis = 1_000;
 
+/// At least so long after each other, where many locks are waited for.
+const LOOKS_APART: Millis = 2;
+
 /// How often, while the writer reads as well: a script's downgrade changes
 /// nothing but a field of the hash.
 const LOOK_AGAIN_MIXED: Millis = 50;
@@ -158,6 +161,7 @@ impl Engine {
                 Some(_) => {}
             }
         }
+        let look_again = self.look_again();
         let (place, known) = self.memory.entry(scene.db, name);
         known.mode = mode;
         if mode != Some(Mode::Write) {
@@ -173,7 +177,7 @@ impl Engine {
         };
         if known.queue.is_some() {
             let mixed = mode == Some(Mode::Write) && store.field_count() > 2;
-            let again = if mixed { LOOK_AGAIN_MIXED } else { LOOK_AGAIN };
+            let again = if mixed { LOOK_AGAIN_MIXED } else { look_again };
             due = sooner(due, Some(store.now() + again));
         }
         if how == Due::NotLater && mode.is_some() {
@@ -184,11 +188,15 @@ impl Engine {
 
     /// Forgets a lock.
     pub(super) fn forget(&mut self, db: i32, name: &[u8]) {
-        if let Some((place, due)) = self.memory.remove(db, name) {
-            if let Some(due) = due {
-                self.alarms.remove(due, Alarm::Lock(place));
-            }
+        if let Some((place, Some(due))) = self.memory.remove(db, name) {
+            self.alarms.remove(due, Alarm::Lock(place));
         }
+    }
+
+    /// How soon a lock that is waited for is to be looked at again.
+    pub(super) fn look_again(&self) -> Millis {
+        let queues = Millis::try_from(self.queues).unwrap_or(Millis::MAX);
+        queues.saturating_mul(LOOKS_APART).max(LOOK_AGAIN)
     }
 
     /// Has a lock looked at soon, for the server takes no writes now.

@@ -103,6 +103,11 @@ struct Found {
 }
 
 impl Memory {
+    /// Whether nothing was ever remembered.
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
     /// What is remembered of a lock.
     pub fn get(&self, db: i32, name: &[u8]) -> Option<&Known> {
         self.at(self.find(db, name)?)

@@ -70,7 +70,7 @@ impl Engine {
             self.forget_if_idle(scene.db, name);
         } else {
             self.memory.entry(scene.db, name).1.queue = Some(queue);
-            self.look_by(scene, store, core::End::At(store.now() + 1_000));
+            self.look_by(scene, store, core::End::At(store.now() + self.look_again()));
         }
         for owner in granted {
             self.break_circles(scene, store, &owner);

@@ -80,7 +80,7 @@ pub trait OnEvent {
 /// What to do when a key changes.
 pub trait OnKeyEvent {
     /// Called while the change is being made: take note, do not touch keys.
-    fn on_key_event(ctx: Ctx<'_>, name: &str, key: &[u8]);
+    fn on_key_event(ctx: Ctx<'_>, name: &[u8], key: &[u8]);
 }
 
 impl Ctx<'_> {
@@ -214,8 +214,8 @@ unsafe extern "C" fn key_event<H: OnKeyEvent>(
     // SAFETY: the server calls us on its main thread with a context, and lends
     // us the name and the key for the call.
     let (ctx, name, key) =
-        unsafe { (Ctx::new(ctx), CStr::from_ptr(name), Str::borrow(key).bytes()) };
-    if let (Some(ctx), Ok(name)) = (ctx, name.to_str()) {
+        unsafe { (Ctx::new(ctx), CStr::from_ptr(name).to_bytes(), Str::borrow(key).bytes()) };
+    if let Some(ctx) = ctx {
         let _ = guard::guarded(|| H::on_key_event(ctx, name, key));
         leave_after_move(ctx, name);
     }
@@ -229,10 +229,10 @@ static MOVED_FROM: AtomicI32 = AtomicI32::new(0);
 /// for the client itself and leaves it there: after MOVE the client would go on
 /// in the other database, and a replica would apply what follows there. So it
 /// is selected back; elsewhere it is the context's own database that is.
-fn leave_after_move(ctx: Ctx<'_>, name: &str) {
+fn leave_after_move(ctx: Ctx<'_>, name: &[u8]) {
     match name {
-        "move_from" => MOVED_FROM.store(ctx.db(), Ordering::Relaxed),
-        "move_to" => {
+        b"move_from" => MOVED_FROM.store(ctx.db(), Ordering::Relaxed),
+        b"move_to" => {
             ctx.select(MOVED_FROM.load(Ordering::Relaxed));
         }
         _ => {}

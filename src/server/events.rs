@@ -24,12 +24,17 @@ pub(super) fn follow(ctx: Ctx<'_>) -> Result<(), String> {
     if let Some(event) = events.into_iter().find(|event| !ctx.subscribe::<Events>(*event)) {
         return Err(format!("the server does not tell of {event:?}"));
     }
-    if !ctx.subscribe_to_keys::<Events>() {
-        return Err("the server does not tell of changed keys".into());
-    }
     PRIMARY.store(ctx.situation().primary, Ordering::Relaxed);
     audience::look(ctx);
     Ok(())
+}
+
+/// Follows what happens to keys, from the first lock on: each DEL and EXPIRE on
+/// the server has to pay for it.
+pub(super) fn follow_keys(ctx: Ctx<'_>) {
+    if !ctx.subscribe_to_keys::<Events>() {
+        ctx.warn("rwlock: bug: the server does not tell of changed keys");
+    }
 }
 
 struct Events;
@@ -75,7 +80,7 @@ impl OnEvent for Events {
 }
 
 impl OnKeyEvent for Events {
-    fn on_key_event(ctx: Ctx<'_>, name: &str, key: &[u8]) {
+    fn on_key_event(ctx: Ctx<'_>, name: &[u8], key: &[u8]) {
         if !PRIMARY.load(Ordering::Relaxed) {
             return;
         }
@@ -88,8 +93,8 @@ impl OnKeyEvent for Events {
         if concerned {
             let key = key.to_vec();
             put(match name {
-                "expired" => Change::Lapsed(db, key),
-                "expire" | "persist" => Change::Expiry(db, key),
+                b"expired" => Change::Lapsed(db, key),
+                b"expire" | b"persist" => Change::Expiry(db, key),
                 _ => Change::Replaced(db, key),
             });
         }

@@ -25,6 +25,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 struct Server {
     engine: Engine,
     alarm: Alarm,
+    /// Whether it hears of changed keys.
+    follows_keys: bool,
     /// When the alarm is set to ring.
     armed: Option<Millis>,
     clients: HashMap<WaiterId, Client>,
@@ -51,7 +53,7 @@ pub fn start(ctx: Ctx<'_>, settings: Settings) -> Result<(), String> {
     let engine = Engine::new(settings);
     let alarm = Alarm::new::<Rings>(ctx)?;
     let (clients, waiters) = (HashMap::new(), HashMap::new());
-    let mut server = Server { engine, alarm, armed: None, clients, waiters };
+    let mut server = Server { engine, alarm, follows_keys: false, armed: None, clients, waiters };
     // A module may be loaded into a server that has locks already.
     server.engine.start_sweep();
     // Not at once: a server that unloads a module right after it was loaded, as
@@ -125,6 +127,10 @@ impl Server {
         }
         if HAS_NEWS.load(Ordering::Relaxed) {
             self.hurry();
+        }
+        if !self.follows_keys && self.engine.remembers_locks() {
+            events::follow_keys(ctx);
+            self.follows_keys = true;
         }
         self.arm(ctx);
     }
