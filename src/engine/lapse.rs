@@ -166,10 +166,8 @@ impl Engine {
 
     /// Forgets a lock.
     pub(super) fn forget(&mut self, db: i32, name: &[u8]) {
-        if let Some((place, due)) = self.memory.remove(db, name) {
-            if let Some(due) = due {
-                self.alarms.remove(due, Alarm::Lock(place));
-            }
+        if let Some((place, Some(due))) = self.memory.remove(db, name) {
+            self.alarms.remove(due, Alarm::Lock(place));
         }
     }
 
