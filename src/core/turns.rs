@@ -3,7 +3,6 @@
 
 use super::deadlock::Blockers;
 use super::queue::{OwnerId, Policy, Queue, WaiterId, Want};
-use hashbrown::HashSet;
 
 /// When a waiter's turn comes: that of the first of its owner's waiters whose
 /// grant serves it too. Smaller comes first.
@@ -23,19 +22,21 @@ impl Queue {
     /// holders and for some of the same owners ahead, so that a circle through
     /// them has a shorter one beside it. The exception is a circle of two, of
     /// such a one and the waiter's own owner, which it waits for: one who
-    /// `holds` the lock, or has another waiter farther ahead. `several`: the
-    /// owners with more than one waiter.
-    pub fn add_those_ahead(
+    /// `holds` the lock, or has another waiter farther ahead. `kept`: those to
+    /// whom this does not apply, which are the owners with more than one waiter,
+    /// and the one through whom a circle is looked for: the shorter one beside it
+    /// would not be found from there.
+    pub fn add_those_ahead<'a>(
         &self,
         (id, want): (WaiterId, Want),
         owner: &OwnerId,
         holds: &[OwnerId],
-        several: &HashSet<OwnerId>,
+        kept: impl Iterator<Item = &'a OwnerId>,
         policy: Policy,
         blockers: &mut Blockers,
     ) {
         let turn = self.turn(id, want, owner, policy);
-        for other in several.iter().filter(|other| *other != owner) {
+        for other in kept.filter(|other| *other != owner) {
             for (ahead, want) in self.of_owner(other) {
                 if self.is_before(self.turn(ahead, want, other, policy), turn) {
                     blockers.add(other, ahead.max(id));
@@ -52,7 +53,7 @@ impl Queue {
                 }
             }
         }
-        if want == Want::Write && several.contains(owner) {
+        if want == Want::Write {
             let reads = self.of_owner(owner).filter(|(_, want)| *want == Want::Read);
             for (read, want) in reads {
                 let first = self.turn(read, want, owner, policy);

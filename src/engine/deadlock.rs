@@ -23,7 +23,7 @@ impl Engine {
         if !self.settings.deadlock_detection || self.unsearched || nobody {
             return None;
         }
-        let circle = find_cycle(owner, |of| self.blockers(scene, store, of));
+        let circle = find_cycle(owner, |of| self.blockers(scene, store, owner, of));
         scene.ctx.select(scene.db);
         circle
     }
@@ -90,8 +90,15 @@ impl Engine {
     }
 
     /// The owners that one waits for, as far as they wait themselves: a circle
-    /// has no others.
-    fn blockers(&self, scene: Scene<'_>, store: &Store<'_>, owner: &OwnerId) -> Blockers {
+    /// has no others, and can do without some of them unless it is to go through
+    /// `start`.
+    fn blockers(
+        &self,
+        scene: Scene<'_>,
+        store: &Store<'_>,
+        start: &OwnerId,
+        owner: &OwnerId,
+    ) -> Blockers {
         let mut blockers = Blockers::default();
         for id in self.waits_of.get(owner).into_iter().flatten() {
             let Some(waiter) = self.waiters.get(id) else {
@@ -105,8 +112,8 @@ impl Engine {
             if let Some(queue) = self.memory.get(*db, name).and_then(|known| known.queue.as_ref()) {
                 let behind = (*id, waiter.terms.want);
                 let policy = self.settings.policy;
-                let several = &self.several;
-                queue.add_those_ahead(behind, owner, &holders, several, policy, &mut blockers);
+                let kept = self.several.iter().chain([start]);
+                queue.add_those_ahead(behind, owner, &holders, kept, policy, &mut blockers);
             }
         }
         blockers

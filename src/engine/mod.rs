@@ -100,7 +100,8 @@ pub struct Engine {
     /// can make part of a circle.
     several: HashSet<OwnerId>,
     /// The owners of whose several waiters one is gone: its place was the place
-    /// of the others too, and without it they may wait for somebody else.
+    /// of the others too, and without it they may wait for somebody else, or
+    /// stand between two others.
     unsettled: BTreeSet<OwnerId>,
     last_waiter: WaiterId,
     /// What waiters are to be told.

@@ -183,6 +183,7 @@ impl Engine {
             }
             if waits.is_empty() {
                 self.waits_of.remove(&waiter.owner);
+                self.unsettled.remove(&waiter.owner);
             } else {
                 self.unsettled.insert(waiter.owner.clone());
             }

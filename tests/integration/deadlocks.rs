@@ -323,6 +323,41 @@ fn who_would_wait_behind_one_that_waits_for_it_is_told() {
 }
 
 #[test]
+fn who_leaves_a_queue_may_close_a_circle_of_others() {
+    let server = Server::builder().start();
+    let mut crowd = Crowd::on(&server);
+    for unblocked in [false, true] {
+        crowd.ok("WLOCK x h 100000");
+        crowd.ok("WLOCK y b 100000");
+        let mut elsewhere = crowd.waits("RLOCK y a 100000 BLOCK 0");
+        // c writes first, whatever else it wants; then a and b read together.
+        let mut first = crowd.waits("WLOCK x c 100000 BLOCK 0");
+        let mut a = crowd.waits("RLOCK x a 100000 BLOCK 0");
+        let mut c = crowd.waits("WLOCK x c 100000 BLOCK 0");
+        let mut b = crowd.waits("RLOCK x b 100000 BLOCK 0");
+        // Now c writes between the two: b waits for a, who waits for b.
+        if unblocked {
+            crowd.plain(&format!("CLIENT UNBLOCK {}", first.id));
+            assert!(first.refused() > 0);
+        } else {
+            drop(first);
+        }
+        let text = b.fails("DEADLOCK");
+        assert!(text.contains("a waits for b"), "{text}");
+        assert_eq!(crowd.waiting("x"), [a.id, c.id]);
+        crowd.gives("UNLOCK y b", 1);
+        elsewhere.granted();
+        crowd.gives("UNLOCK x h", 1);
+        a.granted();
+        crowd.gives("UNLOCK x a", 1);
+        c.granted();
+        crowd.gives("UNLOCK y a", 1);
+        crowd.gives("UNLOCK x c", 1);
+        crowd.nobody_waits();
+    }
+}
+
+#[test]
 fn those_that_only_look_like_circles_are_none() {
     let server = Server::builder().start();
     let mut crowd = Crowd::on(&server);

@@ -6,5 +6,6 @@ mod explore;
 mod random;
 mod rules;
 mod step;
+mod stories;
 mod wait;
 mod world;

@@ -48,37 +48,72 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// Little but coming to wait and leaving, on two locks that are held: queues
+/// are long, and most owners are in several places.
+fn crowded_step() -> impl Strategy<Value = Step> {
+    let want = prop_oneof![Just(Want::Read), Just(Want::Write)];
+    let wait =
+        (0..CLIENTS, 0..2usize, want).prop_map(|(client, place, want)| wait(client, place, want));
+    let leave = (0..CLIENTS).prop_map(Step::Leave);
+    prop_oneof![12 => wait, 4 => leave, 2 => Just(Step::Ring), 1 => step()]
+}
+
+fn wait(client: usize, place: usize, want: Want) -> Step {
+    let (once, lease, block, reserve) = (false, Some(100_000), Some(0), None);
+    Step::Ask(Ask { client, place, want, once, lease, block, reserve })
+}
+
 fn policy() -> impl Strategy<Value = Policy> {
     prop_oneof![Just(Policy::Fifo), Just(Policy::PreferReaders), Just(Policy::PreferWriters)]
 }
 
+fn keep_the_rules(policy: Policy, owners: &[u8], steps: Vec<Step>) -> Result<(), TestCaseError> {
+    let mut world = World::new(policy, LOCKS, owners);
+    let mut waited = 0;
+    for step in steps {
+        waited += u64::from(world.step(step) == Some(Reply::Waiting));
+        prop_assert!(world.wrongs.is_empty(), "{step:?}: {:?}", world.wrongs);
+        let checked = check(&world);
+        prop_assert!(checked.is_ok(), "{step:?}: {checked:?}");
+    }
+    // When all leases end, nobody is left waiting.
+    for _ in 0..=CLIENTS {
+        world.step(Step::Pass(1_000_000));
+        world.step(Step::Ring);
+        prop_assert!(check(&world).is_ok());
+    }
+    prop_assert!(world.waiters.is_empty(), "forgotten: {:?}", world.waiters);
+    let mut answered: Vec<_> = world.answers.iter().map(|(id, _)| *id).collect();
+    answered.sort_unstable();
+    answered.dedup();
+    prop_assert_eq!(answered.len(), world.answers.len());
+    prop_assert_eq!(answered.len() as u64, waited);
+    Ok(())
+}
+
+fn config() -> ProptestConfig {
+    let config = ProptestConfig::default();
+    let cases = config.cases.max(10_000);
+    ProptestConfig { cases, max_shrink_iters: 50_000, failure_persistence: None, ..config }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 10_000, max_shrink_iters: 50_000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(config())]
 
     #[test]
     fn whatever_happens_the_rules_are_kept_and_everybody_is_answered_once(
         policy in policy(),
         steps in prop::collection::vec(step(), 1..120),
     ) {
-        let mut world = World::new(policy, LOCKS, &OWNERS);
-        let mut waited = 0;
-        for step in steps {
-            waited += u64::from(world.step(step) == Some(Reply::Waiting));
-            prop_assert!(world.wrongs.is_empty(), "{step:?}: {:?}", world.wrongs);
-            let checked = check(&world);
-            prop_assert!(checked.is_ok(), "{step:?}: {checked:?}");
-        }
-        // When all leases end, nobody is left waiting.
-        for _ in 0..=CLIENTS {
-            world.step(Step::Pass(1_000));
-            world.step(Step::Ring);
-            prop_assert!(check(&world).is_ok());
-        }
-        prop_assert!(world.waiters.is_empty(), "forgotten: {:?}", world.waiters);
-        let mut answered: Vec<_> = world.answers.iter().map(|(id, _)| *id).collect();
-        answered.sort_unstable();
-        answered.dedup();
-        prop_assert_eq!(answered.len(), world.answers.len());
-        prop_assert_eq!(answered.len() as u64, waited);
+        keep_the_rules(policy, &OWNERS, steps)?;
+    }
+
+    #[test]
+    fn in_a_crowd_the_rules_are_kept_and_everybody_is_answered_once(
+        policy in policy(),
+        steps in prop::collection::vec(crowded_step(), 1..60),
+    ) {
+        let held = (0..2).map(|place| wait(place, place, Want::Write));
+        keep_the_rules(policy, &[0, 1, 2, 3, 4, 2, 3, 4], held.chain(steps).collect())?;
     }
 }

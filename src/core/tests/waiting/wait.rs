@@ -7,7 +7,6 @@ use crate::core::{
     find_cycle, serve, serve_owner, Blockers, Circle, Ledger, Mode, OwnerId, Queue, Turn, WaiterId,
     Want,
 };
-use hashbrown::HashSet;
 
 impl World {
     /// Engine::wait.
@@ -63,6 +62,8 @@ impl World {
         let waiter = self.waiters.remove(&id)?;
         if self.waits_of(&name(waiter.owner)).next().is_some() {
             self.unsettled.insert(waiter.owner);
+        } else {
+            self.unsettled.remove(&waiter.owner);
         }
         Some(waiter)
     }
@@ -145,7 +146,7 @@ impl World {
 
     fn circle_through(&self, owner: &OwnerId) -> Option<Circle> {
         self.waits_of(owner).next()?;
-        find_cycle(owner, |of| self.blockers(of))
+        find_cycle(owner, |of| self.blockers(owner, of))
     }
 
     fn break_circles(&mut self, owner: &OwnerId) {
@@ -155,8 +156,8 @@ impl World {
         }
     }
 
-    fn blockers(&self, owner: &OwnerId) -> Blockers {
-        let several: HashSet<OwnerId> =
+    fn blockers(&self, start: &OwnerId, owner: &OwnerId) -> Blockers {
+        let several: Vec<OwnerId> =
             (0..8).map(name).filter(|owner| self.waits_of(owner).count() > 1).collect();
         let mut blockers = Blockers::default();
         for (id, Waiter { place, want, .. }) in self.waits_of(owner) {
@@ -168,8 +169,9 @@ impl World {
                 blockers.add(holder, id);
             }
             let behind = (id, want);
+            let kept = several.iter().chain([start]);
             let policy = self.policy;
-            here.queue.add_those_ahead(behind, owner, &holders, &several, policy, &mut blockers);
+            here.queue.add_those_ahead(behind, owner, &holders, kept, policy, &mut blockers);
         }
         blockers
     }

@@ -1,0 +1,38 @@
+//! Short histories of what once went wrong, each with its end.
+
+use super::circles;
+use super::rules::check;
+use super::step::{Ask, Reply, Step};
+use super::world::{Client, Place, World};
+use crate::core::{Policy, Want};
+
+/// A request that waits without end.
+fn ask(client: Client, place: Place, want: Want) -> Step {
+    let (once, lease, block, reserve) = (false, None, Some(0), None);
+    Step::Ask(Ask { client, place, want, once, lease, block, reserve })
+}
+
+#[test]
+fn who_leaves_may_close_a_circle_of_others() {
+    for end in [Step::Leave(4), Step::TimeOut(4)] {
+        // Owners 1 and 2 have two clients each.
+        let mut world = World::new(Policy::Fifo, 2, &[0, 1, 2, 3, 1, 2]);
+        assert_eq!(world.step(ask(0, 0, Want::Write)), Some(Reply::Held));
+        assert_eq!(world.step(ask(3, 1, Want::Write)), Some(Reply::Held));
+        assert_eq!(world.step(ask(5, 1, Want::Read)), Some(Reply::Waiting));
+        // 1 writes first, whatever else it wants; then 2 and 3 read together.
+        for (client, want) in [(4, Want::Write), (2, Want::Read), (1, Want::Write), (3, Want::Read)]
+        {
+            assert_eq!(world.step(ask(client, 0, want)), Some(Reply::Waiting));
+        }
+        assert!(!circles::of(&world).exists());
+        // Now 1 writes between the two, and 3 waits for 2, who waits for it.
+        world.step(end);
+        world.step(Step::Ring);
+        assert_eq!(world.wrongs, [""; 0]);
+        assert_eq!(check(&world), Ok(()));
+        assert_eq!(world.waits(3), None);
+        assert_eq!(world.answers.last(), Some(&(5, Reply::Deadlock)));
+        assert_eq!(world.waiters.len(), 3);
+    }
+}
