@@ -175,6 +175,10 @@ impl Memory {
 
     fn add(&mut self, db: i32, name: &[u8]) -> Place {
         let place = self.free.pop().unwrap_or_else(|| {
+            if self.places.len() == self.places.capacity() {
+                // Not twice as many, as a list grows by itself: that is much room.
+                self.places.reserve_exact(self.places.len() / 8 + 64);
+            }
             self.places.push(None);
             Place(self.places.len() as u32 - 1)
         });
