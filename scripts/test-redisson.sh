@@ -6,7 +6,7 @@
 # REDISSON="4.7.0 3.52.0"  the versions, from Maven's registry; Valkey gets the first
 # SOAK_SECONDS=60          how long the soak lasts; 0: none
 # SOAK_OPERATIONS=         or how many acquisitions, as fast as they go
-# SOAK_HOLD_MS=3, SOAK_THREADS=8, SOAK_LOCKS=20: see tests/redisson
+# SOAK_HOLD_MS=3, SOAK_LONG=2000, SOAK_THREADS=8, SOAK_LOCKS=20: see Soak.java
 set -eu
 cd "$(dirname "$0")/.."
 versions=${REDISSON:-4.7.0 3.52.0}

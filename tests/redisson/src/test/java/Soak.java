@@ -17,20 +17,21 @@ import redis.clients.jedis.Response;
  * beside them: a writer must meet nobody, a reader no writer. Nobody may wait past its time.
  *
  * <p>Environment: SOAK_SECONDS (60), or SOAK_OPERATIONS: so many acquisitions instead, as fast as
- * they go; SOAK_THREADS of each kind (8); SOAK_LOCKS (20); SOAK_HOLD_MS: the longest hold (3).
+ * they go; SOAK_THREADS of each kind (8); SOAK_LOCKS (20); SOAK_HOLD_MS: the longest hold (3);
+ * SOAK_LONG: one in so many is longer than any lease (2000).
  */
 final class Soak {
     /** Longest wait of an acquisition, in ms. */
     private static final long WAIT = 5000;
     /** How much longer than its wait an acquisition may take: the machine, not the lock. */
     private static final long ALLOWANCE = 1000;
-    /** One in so many holds outlives the watchdog's and the module's lease: both are renewed. */
-    private static final int LONG = 2000;
     /** A module's client's lease, and for how long a long hold lasts. */
     private static final long LEASE = 2000, LONG_HOLD = Servers.WATCHDOG + 1500;
 
     private static final int THREADS = number("SOAK_THREADS", 8);
     private static final int LOCKS = number("SOAK_LOCKS", 20);
+    /** One in so many holds outlives the watchdog's and the module's lease: both are renewed. */
+    private static final int LONG = number("SOAK_LONG", 2000);
     private static final int HOLD_MS = number("SOAK_HOLD_MS", 3);
     private static final long OPERATIONS = number("SOAK_OPERATIONS", 0);
     private static final long END =
