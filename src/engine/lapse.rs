@@ -13,7 +13,7 @@ use crate::store::{Owner, Seen, Store, Survey};
 const LOOK_AGAIN: Millis = 1_000;
 
 /// At least so long after each other, where many locks are waited for.
-const LOOKS_APART: Millis = 2;
+const LOOKS_APART: Millis = 5;
 
 /// How often, while the writer reads as well: a script's downgrade changes
 /// nothing but a field of the hash.
