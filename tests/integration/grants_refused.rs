@@ -34,6 +34,7 @@ fn refused_until(server: &Server, what: &str, spoil: impl FnOnce(), clear: impl 
     spoil();
     drop(session);
     wait_until("both locks are free", || int(run(&mut con, "EXISTS lapses session")) == 0);
+    // Nothing is to happen, in the time of several tries.
     thread::sleep(Duration::from_millis(100));
     for lock in ["lapses", "session"] {
         assert_eq!(waiters(&mut con, lock), 1, "{what}: {lock}");

@@ -388,6 +388,7 @@ fn a_stall_longer_than_the_lease_ends_session_holds() {
     ok(&mut con, "WLOCK long a 60000 SESSION");
     let mut waiter = Pending::waits(&server, "WLOCK lock b 60000 BLOCK 0");
     server.signal(libc::SIGSTOP);
+    // Longer than the leases, which the server cannot renew now.
     thread::sleep(Duration::from_millis(900));
     server.signal(libc::SIGCONT);
     waiter.is_granted();

@@ -276,6 +276,7 @@ fn a_slot_migration_under_100_waiters_leaves_nobody_hanging() {
         if slowly {
             // All get TRYAGAIN, while the slot is under way.
             wait_until("nobody waits", || list(run(&mut con, "RWLOCK.QUEUES")).is_empty());
+            // It stays under way for a while.
             thread::sleep(Duration::from_millis(300));
         }
         move_slot(&cluster, tag, from, to);

@@ -87,7 +87,9 @@ pub fn measure(bench: &mut Bench) {
             .say(format!(
                 "Pipelined, {count} commands a round, on a server with the module and one \
                  without in turn; {pairs} pairs of servers, as no two processes are quite alike. \
-                 The ratios are the medians of those of each round."
+                 The ratios are the medians of those of each round. No lock is used in it: once \
+                 there is one, key events cost each DEL and EXPIRE some 1,000 instructions more, \
+                 about a quarter of a DEL."
             ))
             .table(
                 ["", "with, a second", "without, a second", "ratio", "process time, ratio"],
