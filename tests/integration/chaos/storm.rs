@@ -282,7 +282,7 @@ impl Storm {
                     let other = &mut self.clients[other];
                     other.unblocks -= 1;
                     // It may still be about to happen.
-                    other.unblocked = Some(now + PATIENCE);
+                    other.unblocked = other.unblocked.max(Some(now + PATIENCE));
                 }
                 // Nobody knows whether the server will still do it.
                 What::Kill(other) if self.clients[other].doomed.is_some() => orphaned.push(other),
