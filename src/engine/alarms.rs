@@ -2,6 +2,7 @@
 
 use super::memory::Place;
 use super::sessions::BindingId;
+use super::wheel::Wheel;
 use crate::core::{Millis, WaiterId};
 use std::collections::BTreeSet;
 
@@ -17,44 +18,48 @@ pub enum Alarm {
     Lock(Place),
 }
 
-/// All of it, ordered by time. The locks, of which there are many, by
-/// themselves: that takes less room.
+/// All of it. The locks, of which there are many, by themselves: one of them
+/// has one time, and it changes with each command.
 #[derive(Default)]
 pub struct Alarms {
-    locks: BTreeSet<(Millis, Place)>,
+    locks: Wheel,
     others: BTreeSet<(Millis, Alarm)>,
 }
 
 impl Alarms {
-    /// Adds one that rings in the first ms after `at`.
+    /// Adds one that rings in the first ms after `at`. A lock's takes the place
+    /// of the one that it had.
     pub fn add(&mut self, at: Millis, alarm: Alarm) {
         match alarm {
-            Alarm::Lock(place) => self.locks.insert((at, place)),
-            alarm => self.others.insert((at, alarm)),
-        };
+            Alarm::Lock(place) => self.locks.set(place.number(), at),
+            alarm => drop(self.others.insert((at, alarm))),
+        }
     }
 
-    /// Takes one away.
+    /// Takes one away that is no lock's.
     pub fn remove(&mut self, at: Millis, alarm: Alarm) {
-        match alarm {
-            Alarm::Lock(place) => self.locks.remove(&(at, place)),
-            alarm => self.others.remove(&(at, alarm)),
-        };
+        self.others.remove(&(at, alarm));
     }
 
-    /// The time of the first.
+    /// Takes a lock's away, if it has one.
+    pub fn silence(&mut self, lock: Place) {
+        self.locks.clear(lock.number());
+    }
+
+    /// When to look for one that rings: not later than the first does.
     pub fn first(&self) -> Option<Millis> {
-        let lock = self.locks.first().map(|(at, _)| *at);
+        let lock = self.locks.first();
         let other = self.others.first().map(|(at, _)| *at);
         lock.into_iter().chain(other).min()
     }
 
     /// Takes the first, if it rings at `now`.
     pub fn take_due(&mut self, now: Millis) -> Option<Alarm> {
-        let first = self.first().filter(|at| now > *at)?;
-        if self.locks.first().is_some_and(|(at, _)| *at == first) {
-            return self.locks.pop_first().map(|(_, place)| Alarm::Lock(place));
+        let other = self.others.first().map(|(at, _)| *at).filter(|at| now > *at);
+        let until = other.map_or(now, |at| at.saturating_add(1));
+        if let Some(place) = self.locks.take_before(until) {
+            return Some(Alarm::Lock(Place::of(place)));
         }
-        self.others.pop_first().map(|(_, alarm)| alarm)
+        other.and_then(|_| self.others.pop_first()).map(|(_, alarm)| alarm)
     }
 }

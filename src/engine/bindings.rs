@@ -38,7 +38,7 @@ impl Engine {
         let Some(client) = terms.session else {
             return Grant { hold, is_new, token: None, binding: None };
         };
-        let lock = self.memory.entry(scene.db, store.key().bytes()).1.id();
+        let lock = self.memory.entry(scene.db, store.name()).1.id();
         if terms.once {
             // The binding moves to this connection.
             if let Some(id) = self.binding_of(&lock, owner.bytes(), |binding| binding.hold == hold)
@@ -66,7 +66,7 @@ impl Engine {
     ) {
         for waiter in self.underway.values_mut().chain(&mut self.undelivered) {
             let LockId { db, name } = &waiter.lock;
-            let same = *db == scene.db && **name == *store.key().bytes();
+            let same = *db == scene.db && **name == *store.name();
             if same && *waiter.owner == *owner.bytes() {
                 if let Some(grant) = waiter.grant.as_mut().filter(|grant| grant.hold == hold) {
                     grant.is_new = false;
@@ -87,7 +87,7 @@ impl Engine {
         if self.sessions.is_empty() {
             return;
         }
-        let lock = LockId { db: scene.db, name: store.key().bytes().into() };
+        let lock = LockId { db: scene.db, name: store.name().into() };
         let writes = seen.lock.own.writes;
         self.follow(&lock, owner.bytes(), writes, |number| seen.number_after(number));
         for (owner, number_after) in seen.mended() {
@@ -197,7 +197,7 @@ impl Engine {
         if self.sessions.is_empty() {
             return;
         }
-        let lock = LockId { db: scene.db, name: store.key().bytes().into() };
+        let lock = LockId { db: scene.db, name: store.name().into() };
         let highest = seen.numbers(after.own.reads.len()).last().unwrap_or(0);
         let hold = Bound { kind: Kind::Read, number: highest };
         let mut taken = self.binding_of(&lock, owner.bytes(), |b| b.hold == hold).is_some();
@@ -328,7 +328,7 @@ impl Engine {
         self.commit(scene, store, &seen, owner, &after)?;
         self.notice(scene, store, What::Released);
         if hold.kind == Kind::Read {
-            let lock = LockId { db: scene.db, name: store.key().bytes().into() };
+            let lock = LockId { db: scene.db, name: store.name().into() };
             self.bindings_close_gap(&lock, owner.bytes(), hold.number);
         }
         self.serve(scene, store);

@@ -126,7 +126,7 @@ impl Engine {
         waiter: &Waiter,
     ) -> Vec<OwnerId> {
         let lock = &waiter.lock;
-        if lock.db == scene.db && *lock.name == *at_hand.key().bytes() {
+        if lock.db == scene.db && *lock.name == *at_hand.name() {
             return self.waiting_among(at_hand).unwrap_or_default();
         }
         scene.ctx.select(lock.db);

@@ -15,7 +15,7 @@ impl Engine {
         store: &Store<'_>,
         seen: &Seen,
     ) -> Result<Token, Error> {
-        let known = self.memory.get(scene.db, store.key().bytes());
+        let known = self.memory.get(scene.db, store.name());
         let of_tenure = known.filter(|_| seen.lock.own.writes > 0).and_then(Known::token);
         Ok(core::token(store.last_token()?, of_tenure, scene.ctx.clock_micros())?)
     }
@@ -35,7 +35,7 @@ impl Engine {
     }
 
     fn set_token(&mut self, scene: Scene<'_>, store: &Store<'_>, token: Option<Token>) {
-        if let Some(known) = self.memory.get_mut(scene.db, store.key().bytes()) {
+        if let Some(known) = self.memory.get_mut(scene.db, store.name()) {
             known.set_token(token);
         }
     }

@@ -192,20 +192,19 @@ impl Engine {
                     return;
                 };
                 known.set_due(None);
-                let lock = known.id();
-                ctx.select(lock.db);
-                let scene = Scene { ctx, db: lock.db, by_alarm: true };
-                let key = Text::new(&lock.name);
+                let (db, key) = (known.db(), Text::new(known.name()));
+                ctx.select(db);
+                let scene = Scene { ctx, db, by_alarm: true };
                 let opened = Store::open(ctx, &key, Access::Write);
                 match opened {
                     Ok(mut store) => {
                         let _ = self.look_over(scene, &mut store);
                     }
                     Err(error @ store::Error::TryAgain) => {
-                        self.slot_is_elsewhere(scene, &lock, error);
+                        self.slot_is_elsewhere(scene, key.bytes(), error);
                     }
                     // What looked like a key of a lock was none.
-                    Err(_) => self.forget_if_idle(lock.db, &lock.name),
+                    Err(_) => self.forget_if_idle(db, key.bytes()),
                 }
             }
         }

@@ -53,6 +53,7 @@ impl Engine {
 
     /// Begins a command that writes: what lost connections held goes before it
     /// looks, and what has lapsed.
+    #[inline]
     pub(super) fn begin<'c>(
         &mut self,
         ctx: Ctx<'c>,
@@ -71,7 +72,7 @@ impl Engine {
     /// Brings what is remembered up to what the keys say, when nothing is
     /// remembered or a time has come. Lapsed holds go, and who waits is served.
     pub(super) fn catch_up(&mut self, scene: Scene<'_>, store: &mut Store<'_>) {
-        let due = match self.memory.get(scene.db, store.key().bytes()) {
+        let due = match self.memory.get(scene.db, store.name()) {
             None => store.exists(),
             Some(known) => known.due().is_some_and(|due| store.now() > due),
         };
@@ -107,7 +108,7 @@ impl Engine {
                 return Err(error.into());
             }
         };
-        let known = self.memory.get(scene.db, store.key().bytes());
+        let known = self.memory.get(scene.db, store.name());
         let before = known.and_then(|known| Some((known.mode?, known.holds)));
         let mut after = seen.lock.clone();
         if after.mode() == Some(Mode::Read) {
@@ -148,11 +149,11 @@ impl Engine {
         earliest: End,
         how: Due,
     ) {
-        let name = store.key().bytes();
+        let name = store.name();
         let mode = lock.mode();
         if mode.is_none() {
             self.unbind_lock(scene.db, name);
-            match self.memory.get_mut(scene.db, name) {
+            match self.memory.get(scene.db, name) {
                 None => return,
                 Some(known) if known.queue.is_none() => {
                     self.forget(scene.db, name);
@@ -188,8 +189,8 @@ impl Engine {
 
     /// Forgets a lock.
     pub(super) fn forget(&mut self, db: i32, name: &[u8]) {
-        if let Some((place, Some(due))) = self.memory.remove(db, name) {
-            self.alarms.remove(due, Alarm::Lock(place));
+        if let Some(place) = self.memory.remove(db, name) {
+            self.alarms.silence(place);
         }
     }
 
@@ -201,14 +202,12 @@ impl Engine {
 
     /// Has a lock looked at soon, for the server takes no writes now.
     pub(super) fn try_again(&mut self, scene: Scene<'_>, store: &Store<'_>) {
-        let (place, known) = self.memory.entry(scene.db, store.key().bytes());
-        let due = sooner(known.due(), Some(store.now() + TRY_AGAIN));
-        set_due(&mut self.alarms, place, known, due);
+        self.look_by(scene, store, End::At(store.now() + TRY_AGAIN));
     }
 
     /// Has a lock looked at when another of its times comes.
     pub(super) fn look_by(&mut self, scene: Scene<'_>, store: &Store<'_>, end: End) {
-        self.look_at(scene.db, store.key().bytes(), end);
+        self.look_at(scene.db, store.name(), end);
     }
 
     /// The same.
@@ -250,15 +249,12 @@ fn sooner(one: Option<Millis>, other: Option<Millis>) -> Option<Millis> {
 }
 
 pub(super) fn set_due(alarms: &mut Alarms, place: Place, known: &mut Known, due: Option<Millis>) {
-    let before = known.due();
-    if before == due {
+    if known.due() == due {
         return;
     }
-    if let Some(before) = before {
-        alarms.remove(before, Alarm::Lock(place));
-    }
-    if let Some(due) = due {
-        alarms.add(due, Alarm::Lock(place));
+    match due {
+        Some(due) => alarms.add(due, Alarm::Lock(place)),
+        None => alarms.silence(place),
     }
     known.set_due(due);
 }

@@ -11,7 +11,7 @@ impl Engine {
         if !self.settings.events.names_owners() {
             return None;
         }
-        self.memory.get(scene.db, store.key().bytes())?.last().cloned()
+        self.memory.get(scene.db, store.name())?.last().cloned()
     }
 
     /// Remembers it, after the lock has become what it is now to `owner`.
@@ -25,7 +25,7 @@ impl Engine {
         if !self.settings.events.names_owners() {
             return;
         }
-        let Some(known) = self.memory.get_mut(scene.db, store.key().bytes()) else {
+        let Some(known) = self.memory.get_mut(scene.db, store.name()) else {
             return;
         };
         let is_last = match lock.mode() {

@@ -6,6 +6,7 @@
 use super::readers::Readers;
 use crate::core::{Millis, Mode, OwnerId, Queue, Token};
 use hashbrown::{DefaultHashBuilder, HashTable};
+use smallvec::SmallVec;
 use std::cell::Cell;
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -17,6 +18,10 @@ pub struct LockId {
     pub name: Arc<[u8]>,
 }
 
+/// A lock's name. A short one, as most are, needs no room of its own, and is
+/// read where the rest is.
+type Name = SmallVec<[u8; 24]>;
+
 /// Where a lock is remembered, for as long as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place(u32);
@@ -24,7 +29,7 @@ pub struct Place(u32);
 /// What is remembered of a lock that is held or waited for.
 #[derive(Debug)]
 pub struct Known {
-    name: Arc<[u8]>,
+    name: Name,
     due: Millis,
     token: Token,
     /// Who waits for it.
@@ -32,6 +37,8 @@ pub struct Known {
     /// Its readers, when there are many.
     pub readers: Option<Box<Readers>>,
     last: Option<Box<OwnerId>>,
+    /// The hash of its name.
+    hash: u32,
     db: i32,
     /// How many live holds it had when last looked at, to be told when all of
     /// them lapse.
@@ -49,7 +56,17 @@ const NO_TOKEN: Token = 0;
 impl Known {
     /// Its id, to be shared.
     pub fn id(&self) -> LockId {
-        LockId { db: self.db, name: self.name.clone() }
+        LockId { db: self.db, name: self.name.as_slice().into() }
+    }
+
+    /// Its database.
+    pub fn db(&self) -> i32 {
+        self.db
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &[u8] {
+        &self.name
     }
 
     /// When its alarm rings: not later than the first of its holds ends.
@@ -110,12 +127,12 @@ impl Memory {
 
     /// What is remembered of a lock.
     pub fn get(&self, db: i32, name: &[u8]) -> Option<&Known> {
-        self.at(self.find(db, name)?)
+        self.at(self.find(db, name).ok()?)
     }
 
     /// The same, to be changed.
     pub fn get_mut(&mut self, db: i32, name: &[u8]) -> Option<&mut Known> {
-        self.at_mut(self.find(db, name)?)
+        self.at_mut(self.find(db, name).ok()?)
     }
 
     /// What is remembered there.
@@ -131,9 +148,13 @@ impl Memory {
     /// What is remembered of a lock, with its place; a lock that nothing is known of becomes one
     /// that is free.
     pub fn entry(&mut self, db: i32, name: &[u8]) -> (Place, &mut Known) {
-        let place = self.find(db, name).unwrap_or_else(|| self.add(db, name));
-        let known = self.places[place.index()].get_or_insert_with(|| Known::new(db, name));
-        (place, known)
+        match self.find(db, name) {
+            Err(hash) => self.add(Known::new(db, name, hash)),
+            Ok(place) => {
+                let known = || Known::new(db, name, hash(&self.hasher, name));
+                (place, self.places[place.index()].get_or_insert_with(known))
+            }
+        }
     }
 
     /// Forgets of all locks whose hold ends last.
@@ -143,18 +164,17 @@ impl Memory {
         }
     }
 
-    /// Forgets a lock. Tells where it was, and when its alarm would have rung.
-    pub fn remove(&mut self, db: i32, name: &[u8]) -> Option<(Place, Option<Millis>)> {
-        let place = self.find(db, name)?;
-        let hash = self.hash(name);
+    /// Forgets a lock. Tells where it was.
+    pub fn remove(&mut self, db: i32, name: &[u8]) -> Option<Place> {
+        let place = self.find(db, name).ok()?;
+        let known = self.places[place.index()].take()?;
         if let Some(locks) = index(db).and_then(|index| self.dbs.get_mut(index)) {
-            if let Ok(found) = locks.find_entry(spread(hash), |found| found.place == place) {
+            if let Ok(found) = locks.find_entry(spread(known.hash), |found| found.place == place) {
                 found.remove();
             }
         }
         self.free.push(place);
-        let known = self.places[place.index()].take()?;
-        Some((place, known.due()))
+        Some(place)
     }
 
     /// All locks of a database, or of all.
@@ -162,18 +182,22 @@ impl Memory {
         self.places.iter().flatten().filter(move |known| db.is_none_or(|db| db == known.db))
     }
 
-    fn find(&self, db: i32, name: &[u8]) -> Option<Place> {
-        let is_it = |known: &Known| known.db == db && *known.name == *name;
+    /// Where a lock is remembered; if it is not, the hash of its name.
+    fn find(&self, db: i32, name: &[u8]) -> Result<Place, u32> {
+        let is_it = |known: &Known| known.db == db && known.name.as_slice() == name;
         if self.places.get(self.last.get()).and_then(Option::as_ref).is_some_and(is_it) {
-            return Some(Place(self.last.get() as u32));
+            return Ok(Place(self.last.get() as u32));
         }
-        let is_found = |found: &Found| self.at(found.place).is_some_and(is_it);
-        let place = self.dbs.get(index(db)?)?.find(spread(self.hash(name)), is_found)?.place;
-        self.last.set(place.index());
-        Some(place)
+        let hash = hash(&self.hasher, name);
+        let is_found =
+            |found: &Found| found.hash == hash && self.at(found.place).is_some_and(is_it);
+        let locks = index(db).and_then(|index| self.dbs.get(index));
+        let found = locks.and_then(|locks| locks.find(spread(hash), is_found)).ok_or(hash)?;
+        self.last.set(found.place.index());
+        Ok(found.place)
     }
 
-    fn add(&mut self, db: i32, name: &[u8]) -> Place {
+    fn add(&mut self, known: Known) -> (Place, &mut Known) {
         let place = self.free.pop().unwrap_or_else(|| {
             if self.places.len() == self.places.capacity() {
                 // Not twice as many, as a list grows by itself: that is much room.
@@ -182,25 +206,20 @@ impl Memory {
             self.places.push(None);
             Place(self.places.len() as u32 - 1)
         });
-        self.places[place.index()] = Some(Known::new(db, name));
-        let hash = self.hash(name);
-        let index = index(db).unwrap_or(0);
+        let index = index(known.db).unwrap_or(0);
         if self.dbs.len() <= index {
             self.dbs.resize_with(index + 1, HashTable::new);
         }
+        let hash = known.hash;
         let found = Found { hash, place };
         self.dbs[index].insert_unique(spread(hash), found, |found| spread(found.hash));
         self.last.set(place.index());
-        place
-    }
-
-    fn hash(&self, name: &[u8]) -> u32 {
-        self.hasher.hash_one(name) as u32
+        (place, self.places[place.index()].insert(known))
     }
 }
 
 impl Known {
-    fn new(db: i32, name: &[u8]) -> Known {
+    fn new(db: i32, name: &[u8], hash: u32) -> Known {
         Known {
             name: name.into(),
             due: NEVER,
@@ -208,6 +227,7 @@ impl Known {
             queue: None,
             readers: None,
             last: None,
+            hash,
             db,
             holds: 0,
             mode: None,
@@ -216,9 +236,23 @@ impl Known {
 }
 
 impl Place {
+    /// The place of this number.
+    pub fn of(number: u32) -> Place {
+        Place(number)
+    }
+
+    /// Its number, from 0.
+    pub fn number(self) -> u32 {
+        self.0
+    }
+
     fn index(self) -> usize {
         self.0 as usize
     }
+}
+
+fn hash(hasher: &DefaultHashBuilder, name: &[u8]) -> u32 {
+    hasher.hash_one(name) as u32
 }
 
 /// The table wants all bits of a hash to differ.

@@ -26,6 +26,7 @@ mod slots;
 mod sweep;
 mod wait;
 mod waits;
+mod wheel;
 
 pub use acquire::{Acquired, Ask};
 pub use error::Error;

@@ -43,7 +43,7 @@ impl Engine {
         if !scene.ctx.is_asked_for_key_events() {
             return;
         }
-        let (db, lock) = (scene.db, store.key().bytes());
+        let (db, lock) = (scene.db, store.name());
         // A lock with many readers is rid of those that have lapsed one by one.
         let is_same = |last: &Notice| last.what == what && last.db == db && last.lock == lock;
         if what == What::Lapsed && self.notices.last().is_some_and(is_same) {

@@ -76,7 +76,7 @@ impl Engine {
         if store.field_count() < MANY {
             return store.look(owner, survey);
         }
-        let known = self.memory.get(scene.db, store.key().bytes());
+        let known = self.memory.get(scene.db, store.name());
         if known.is_some_and(|known| known.readers.is_none()) {
             self.remember_readers(scene, store);
         }
@@ -93,7 +93,7 @@ impl Engine {
         store: &Store<'_>,
         owner: &Owner<'_>,
     ) -> Result<Option<Others>, Error> {
-        let Some(known) = self.memory.get_mut(scene.db, store.key().bytes()) else {
+        let Some(known) = self.memory.get_mut(scene.db, store.name()) else {
             return Ok(None);
         };
         let Some(readers) = &known.readers else {
@@ -120,7 +120,7 @@ impl Engine {
         owner: &[u8],
         ends: &Ends,
     ) {
-        let Some(known) = self.memory.get_mut(scene.db, store.key().bytes()) else {
+        let Some(known) = self.memory.get_mut(scene.db, store.name()) else {
             return;
         };
         if store.field_count() < MANY {
@@ -135,7 +135,7 @@ impl Engine {
         if store.field_count() < MANY {
             return;
         }
-        let Some(known) = self.memory.get_mut(scene.db, store.key().bytes()) else {
+        let Some(known) = self.memory.get_mut(scene.db, store.name()) else {
             return;
         };
         if known.mode != Some(Mode::Read) {
@@ -155,7 +155,7 @@ impl Engine {
     /// has to be looked at as a whole.
     pub(super) fn lapse_readers(&mut self, scene: Scene<'_>, store: &mut Store<'_>) -> Option<End> {
         loop {
-            let known = self.memory.get(scene.db, store.key().bytes())?;
+            let known = self.memory.get(scene.db, store.name())?;
             let readers = known.readers.as_ref()?;
             let Some(lapsed) = readers.lapsed(store.now()) else {
                 return Some(readers.earliest());

@@ -20,8 +20,8 @@ impl Engine {
     ) -> Result<bool, Error> {
         let owner = Owner::new(owner)?;
         let (scene, mut store) = self.begin(ctx, key)?;
-        let seen = self.look(scene, &store, &owner, Survey::Ends)?;
         let after = if self.sessions.is_empty() {
+            let seen = self.look(scene, &store, &owner, Survey::Release)?;
             let after = core::release(&seen.lock, which, None);
             let after = self.settled(scene, &mut store, &seen, &owner, after)?;
             self.commit(scene, &mut store, &seen, &owner, &after)?;
@@ -46,7 +46,7 @@ impl Engine {
         let seen = self.look(scene, store, owner, Survey::Ends)?;
         self.commit(scene, store, &seen, owner, &seen.lock)?;
         let seen = self.look(scene, store, owner, Survey::Ends)?;
-        let lock = LockId { db: scene.db, name: store.key().bytes().into() };
+        let lock = LockId { db: scene.db, name: store.name().into() };
         let (rank, binding) = self.choose(scene, &lock, owner.bytes(), &seen, which);
         let after = core::release(&seen.lock, which, rank)?;
         self.commit(scene, store, &seen, owner, &after)?;

@@ -44,7 +44,7 @@ impl Engine {
         if self.waiters.is_empty() {
             return;
         }
-        let name = store.key().bytes();
+        let name = store.name();
         let Some(known) = self.memory.get_mut(scene.db, name) else {
             return;
         };
@@ -82,7 +82,7 @@ impl Engine {
 
     /// Whether anybody waits for the lock.
     pub(super) fn has_queue(&self, scene: Scene<'_>, store: &Store<'_>) -> bool {
-        let known = || self.memory.get(scene.db, store.key().bytes());
+        let known = || self.memory.get(scene.db, store.name());
         !self.waiters.is_empty() && known().is_some_and(|known| known.queue.is_some())
     }
 
@@ -99,7 +99,7 @@ impl Engine {
         if self.waiters.is_empty() {
             return false;
         }
-        let known = self.memory.get(scene.db, store.key().bytes());
+        let known = self.memory.get(scene.db, store.name());
         known.and_then(|known| known.queue.as_ref()).is_some_and(|queue| {
             let policy = self.settings.policy;
             queue.holds_up(owner.bytes(), want, lock.mode(), policy, reservation)
@@ -108,7 +108,7 @@ impl Engine {
 
     /// Answers all who wait for the lock with an error.
     pub(super) fn fail_queue(&mut self, scene: Scene<'_>, store: &Store<'_>, error: &Error) {
-        let name = store.key().bytes();
+        let name = store.name();
         let known = self.memory.get_mut(scene.db, name);
         if let Some(mut queue) = known.and_then(|known| known.queue.take()) {
             self.fail_all(&mut queue, error);
@@ -140,7 +140,7 @@ impl Ledger for Turns<'_, '_, '_> {
         if let Some(reserved) = &reserved {
             self.engine.look_by(self.scene, self.store, reserved.end);
         }
-        let known = self.engine.memory.get(self.scene.db, self.store.key().bytes());
+        let known = self.engine.memory.get(self.scene.db, self.store.name());
         Ok((known.and_then(|known| known.mode), reserved.map(|by| by.owner.into())))
     }
 

@@ -76,7 +76,7 @@ impl Engine {
         if max > 0 && self.waiters.len() >= max {
             return Err(Error::TooManyWaiters);
         }
-        let (_, known) = self.memory.entry(scene.db, store.key().bytes());
+        let (_, known) = self.memory.entry(scene.db, store.name());
         self.queues += usize::from(known.queue.is_none());
         let queue = known.queue.get_or_insert_default();
         if want == Want::Upgrade {
@@ -150,7 +150,7 @@ impl Engine {
         lock: &Lock,
         waiting: &Waiting,
     ) -> bool {
-        let known = self.memory.get(scene.db, store.key().bytes());
+        let known = self.memory.get(scene.db, store.name());
         let reserved = waiting.reserved.as_ref().map(|reserved| reserved.owner.as_slice());
         known
             .and_then(|known| known.queue.as_ref())
@@ -259,6 +259,11 @@ impl Engine {
         });
         ctx.select(db);
         left.unwrap_or(Some(0))
+    }
+
+    /// Whether answers wait to be sent.
+    pub fn has_answers(&self) -> bool {
+        !self.answers.is_empty()
     }
 
     /// The answers that wait to be sent.

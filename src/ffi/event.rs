@@ -28,6 +28,8 @@ pub enum Event {
     SwapDb,
     /// A client connected or disconnected.
     ClientChange,
+    /// Its event loop goes to sleep, or wakes up.
+    Loop,
 }
 
 /// What has happened.
@@ -52,6 +54,10 @@ pub enum Happened {
     Swapped(i32, i32),
     /// The client with this id is gone.
     Disconnected(u64),
+    /// The event loop woke up, to do what it is asked.
+    Awake,
+    /// It has done all, and what is handed on now leaves before it sleeps.
+    Done,
 }
 
 impl Event {
@@ -66,6 +72,7 @@ impl Event {
             Event::Flush => raw::REDISMODULE_EVENT_FLUSHDB,
             Event::SwapDb => raw::REDISMODULE_EVENT_SWAPDB,
             Event::ClientChange => raw::REDISMODULE_EVENT_CLIENT_CHANGE,
+            Event::Loop => raw::REDISMODULE_EVENT_EVENTLOOP,
         };
         raw::RedisModuleEvent { id, dataver: 1 }
     }
@@ -199,6 +206,10 @@ unsafe fn decode(event: u64, subevent: u64, data: *mut c_void) -> Option<Happene
             }
             _ => None,
         },
+        raw::REDISMODULE_EVENT_EVENTLOOP => Some(match subevent {
+            raw::REDISMODULE_SUBEVENT_EVENTLOOP_BEFORE_SLEEP => Happened::Done,
+            _ => Happened::Awake,
+        }),
         raw::REDISMODULE_EVENT_CONFIG => Some(Happened::Configured),
         raw::REDISMODULE_EVENT_CRON_LOOP => Some(Happened::Tick),
         _ => Some(Happened::AudienceChanged),

@@ -1,9 +1,7 @@
 //! Strings that were made lately.
 
 use super::Text;
-use hashbrown::DefaultHashBuilder;
 use std::cell::RefCell;
-use std::hash::BuildHasher;
 
 /// How many are kept.
 const KEPT: usize = 256;
@@ -15,29 +13,36 @@ const LONGEST: usize = 128;
 /// over and over, and most of what a string costs is that the server allocates
 /// and frees it. Only for `static`s of the module, which are used on the main
 /// thread.
-pub struct Recent {
-    hasher: DefaultHashBuilder,
-    texts: RefCell<Vec<Option<Text>>>,
+pub struct Recent(RefCell<Shelf>);
+
+struct Shelf {
+    /// The string that is asked for.
+    asked: Vec<u8>,
+    texts: Vec<Option<Text>>,
 }
 
 impl Recent {
     /// None yet.
     pub fn new() -> Recent {
         let texts = std::iter::repeat_with(|| None).take(KEPT).collect();
-        Recent { hasher: DefaultHashBuilder::default(), texts: RefCell::new(texts) }
+        Recent(RefCell::new(Shelf { asked: Vec::new(), texts }))
     }
 
-    /// A string with these bytes.
-    pub fn text(&self, bytes: &[u8]) -> Text {
-        if bytes.len() > LONGEST {
-            return Text::new(bytes);
+    /// The string that is written.
+    pub fn text(&self, write: impl FnOnce(&mut Vec<u8>)) -> Text {
+        let Shelf { asked, texts } = &mut *self.0.borrow_mut();
+        asked.clear();
+        write(asked);
+        if asked.len() > LONGEST {
+            let text = Text::new(asked);
+            *asked = Vec::new();
+            return text;
         }
-        let place = self.hasher.hash_one(bytes) as usize % KEPT;
-        let mut texts = self.texts.borrow_mut();
+        let place = hash(asked) as usize % KEPT;
         match &texts[place] {
-            Some(text) if text.bytes() == bytes => text.clone(),
+            Some(text) if text.bytes() == asked.as_slice() => text.clone(),
             _ => {
-                let text = Text::new(bytes);
+                let text = Text::new(asked);
                 texts[place] = Some(text.clone());
                 text
             }
@@ -45,7 +50,18 @@ impl Recent {
     }
 }
 
+/// A quick one. Whoever chooses names that share a place gains nothing: they
+/// are made anew each time, as others are at first.
+fn hash(bytes: &[u8]) -> u64 {
+    const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mut hash = bytes.len() as u64;
+    let mut add = |word: &[u8; 8]| {
+        hash = (hash.rotate_left(5) ^ u64::from_le_bytes(*word)).wrapping_mul(SPREAD);
+    };
+    bytes.chunks_exact(8).filter_map(<[u8]>::first_chunk).for_each(&mut add);
+    bytes.last_chunk().into_iter().for_each(add);
+    hash >> 32
+}
+
 // SAFETY: main thread: every use goes through code that got a `Ctx`.
 unsafe impl Sync for Recent {}
-// SAFETY: as above.
-unsafe impl Send for Recent {}

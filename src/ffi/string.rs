@@ -29,6 +29,13 @@ impl Str {
         }
     }
 
+    /// A reference of our own: of the same string, not a copy.
+    pub fn to_text(&self) -> Text {
+        // SAFETY: a valid string; the new reference is the result's.
+        unsafe { api!(RedisModule_RetainString)(null_mut(), self.raw()) };
+        Text(self.raw())
+    }
+
     /// The pointer, for the API. It may count references through it.
     pub(super) fn raw(&self) -> *mut RedisModuleString {
         std::ptr::from_ref(self).cast_mut().cast()
@@ -75,9 +82,7 @@ impl Deref for Text {
 impl Clone for Text {
     /// Another reference of the same string.
     fn clone(&self) -> Text {
-        // SAFETY: a valid string; the new reference is the clone's.
-        unsafe { api!(RedisModule_RetainString)(null_mut(), self.0) };
-        Text(self.0)
+        self.to_text()
     }
 }
 
@@ -87,6 +92,9 @@ impl Drop for Text {
         unsafe { api!(RedisModule_FreeString)(null_mut(), self.0) };
     }
 }
+
+// SAFETY: main thread: every use goes through code that got a `Ctx`.
+unsafe impl Send for Text {}
 
 /// A string that is made once and used by every command. Only for `static`s
 /// of the module, which are used on the main thread.
@@ -108,5 +116,3 @@ impl Deref for Constant {
 
 // SAFETY: main thread: every use goes through code that got a `Ctx`.
 unsafe impl Sync for Constant {}
-// SAFETY: as above.
-unsafe impl Send for Constant {}

@@ -3,6 +3,7 @@
 use super::{audience, eviction, lock, HAS_NEWS, INBOX, SERVER};
 use crate::engine::Change;
 use crate::ffi::{Ctx, Event, Happened, OnEvent, OnKeyEvent};
+use crate::store;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Whether this server is a primary. Only a primary ends leases and grants.
@@ -35,6 +36,13 @@ pub(super) fn follow_keys(ctx: Ctx<'_>) {
     if !ctx.subscribe_to_keys::<Events>() {
         ctx.warn("rwlock: bug: the server does not tell of changed keys");
     }
+}
+
+/// Follows the event loop, once there are locks and replicas: see
+/// [`store::loop_is_done`].
+pub(super) fn follow_loop(ctx: Ctx<'_>) {
+    // Without it messages are handed on at once.
+    let _ = ctx.subscribe::<Events>(Event::Loop);
 }
 
 struct Events;
@@ -70,6 +78,8 @@ impl OnEvent for Events {
                 put(Change::Everything);
             }
             Happened::AudienceChanged => audience::look(ctx),
+            Happened::Awake => store::loop_awakes(),
+            Happened::Done => store::loop_is_done(ctx),
             Happened::Tick => audience::look_again(ctx),
             Happened::Configured => {
                 audience::look(ctx);

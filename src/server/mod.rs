@@ -17,6 +17,7 @@ pub use version::check;
 use crate::core::{Millis, WaiterId};
 use crate::engine::{Answer, Change, Engine, Notice, Settings};
 use crate::ffi::{Alarm, Blocked, BlockedId, Ctx, OnAlarm, Reply, Text};
+use crate::store::{self, Audience};
 use hashbrown::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -27,6 +28,8 @@ struct Server {
     alarm: Alarm,
     /// Whether it hears of changed keys.
     follows_keys: bool,
+    /// Whether it hears of the event loop.
+    follows_loop: bool,
     /// When the alarm is set to ring.
     armed: Option<Millis>,
     clients: HashMap<WaiterId, Client>,
@@ -53,7 +56,15 @@ pub fn start(ctx: Ctx<'_>, settings: Settings) -> Result<(), String> {
     let engine = Engine::new(settings);
     let alarm = Alarm::new::<Rings>(ctx)?;
     let (clients, waiters) = (HashMap::new(), HashMap::new());
-    let mut server = Server { engine, alarm, follows_keys: false, armed: None, clients, waiters };
+    let mut server = Server {
+        engine,
+        alarm,
+        follows_keys: false,
+        follows_loop: false,
+        armed: None,
+        clients,
+        waiters,
+    };
     // A module may be loaded into a server that has locks already.
     server.engine.start_sweep();
     // Not at once: a server that unloads a module right after it was loaded, as
@@ -75,6 +86,7 @@ pub fn stop(ctx: Ctx<'_>) -> Result<(), String> {
             .into());
     }
     *lock(&SERVER) = None;
+    store::loop_is_done(ctx);
     Ok(())
 }
 
@@ -109,7 +121,8 @@ fn raise(ctx: Ctx<'_>, notices: Vec<Notice>) {
 
 impl Server {
     fn read_inbox(&mut self) {
-        if HAS_NEWS.swap(false, Ordering::Relaxed) {
+        if HAS_NEWS.load(Ordering::Relaxed) {
+            HAS_NEWS.store(false, Ordering::Relaxed);
             let changes = std::mem::take(&mut *lock(&INBOX));
             for change in changes {
                 self.engine.note(change);
@@ -119,11 +132,8 @@ impl Server {
 
     /// Sends the answers and sets the alarm.
     fn finish(&mut self, ctx: Ctx<'_>) {
-        for (id, answer) in self.engine.take_answers() {
-            if let Some(Client { blocked, render }) = self.clients.remove(&id) {
-                self.waiters.remove(&blocked.id());
-                blocked.answer(id, render(answer));
-            }
+        if self.engine.has_answers() {
+            self.send_answers();
         }
         if HAS_NEWS.load(Ordering::Relaxed) {
             self.hurry();
@@ -132,7 +142,20 @@ impl Server {
             events::follow_keys(ctx);
             self.follows_keys = true;
         }
+        if !self.follows_loop && self.follows_keys && store::audience() == Audience::Replicas {
+            events::follow_loop(ctx);
+            self.follows_loop = true;
+        }
         self.arm(ctx);
+    }
+
+    fn send_answers(&mut self) {
+        for (id, answer) in self.engine.take_answers() {
+            if let Some(Client { blocked, render }) = self.clients.remove(&id) {
+                self.waiters.remove(&blocked.id());
+                blocked.answer(id, render(answer));
+            }
+        }
     }
 
     fn arm(&mut self, ctx: Ctx<'_>) {

@@ -8,7 +8,7 @@ use super::lock::{Seen, Stale};
 use super::names::write_field;
 use super::numbering::{live_ends, renumber, Slot, Step, Steps};
 use super::publish::whose;
-use super::{Error, Owner, Store, NAMES, WORDS};
+use super::{text, Error, Owner, Store, WORDS};
 use crate::core::{announcement, Announcement, End, Lock, Mode};
 use crate::ffi::{Access, Key, Propagate, Str, Text};
 use smallvec::SmallVec;
@@ -73,14 +73,15 @@ impl<'c> Store<'c> {
         fields.count(|| Word::Lent(owner.write_field()), after.own.writes, seen.own.writes);
         let mut mended: Vec<(&[u8], Steps)> = Vec::new();
         for Field { owner, stored } in &seen.debris {
-            let made = |name: &[u8]| Word::Made(Text::new(name));
             match stored {
                 Stored::Reads(slots) => {
                     let (steps, count) = renumber(slots, &live_ends(slots))?;
-                    fields.count(|| made(owner), count, slots.len() as u64);
+                    fields.count(|| Word::Made(Text::new(owner)), count, slots.len() as u64);
                     mended.push((owner, steps));
                 }
-                Stored::Writes(count) => fields.count(|| made(&write_field(owner)), 0, *count),
+                Stored::Writes(count) => {
+                    fields.count(|| Word::Made(text(&write_field(owner))), 0, *count)
+                }
             }
         }
         let opened = self.open_new_timeouts(&seen.own.slots, owner, &steps)?;
@@ -100,7 +101,7 @@ impl<'c> Store<'c> {
         let (steps, _) = renumber(&seen.own.slots, &[])?;
         let timeouts: SmallVec<[Text; 2]> = steps
             .iter()
-            .map(|step| NAMES.text(&self.name.timeout(owner.bytes(), step.number())))
+            .map(|step| text(&self.name.timeout(owner.bytes(), step.number())))
             .collect();
         self.delete_hash();
         self.delete(Some(self.key), timeouts.iter());
@@ -125,7 +126,7 @@ impl<'c> Store<'c> {
             return Ok(Forced::Nothing);
         }
         let reserved = self.reservation()?;
-        let reservation = reserved.as_ref().map(|_| NAMES.text(&self.name.reservation()));
+        let reservation = reserved.as_ref().map(|_| text(&self.name.reservation()));
         if mode.is_none() && reservation.is_none() {
             return Ok(Forced::Nothing);
         }
@@ -135,7 +136,7 @@ impl<'c> Store<'c> {
             holds = holds.saturating_add(mode.map_or(0, |mode| stored.live(mode)));
             if let Stored::Reads(slots) = stored {
                 let live = (1..).zip(slots).filter(|(_, slot)| matches!(slot, Slot::Live(_)));
-                timeouts.extend(live.map(|(n, _)| NAMES.text(&self.name.timeout(owner, n))));
+                timeouts.extend(live.map(|(n, _)| text(&self.name.timeout(owner, n))));
             }
         }
         if mode.is_some() {
@@ -173,7 +174,7 @@ impl<'c> Store<'c> {
         for step in steps {
             match *step {
                 Step::Set(number, _) if number > slots.len() as u64 => {
-                    let name = NAMES.text(&self.name.timeout(owner.bytes(), number));
+                    let name = text(&self.name.timeout(owner.bytes(), number));
                     if let Some(key) = self.open_derived(&name, Access::Write) {
                         if let Whose::Other(lock) = self.whose(&key)? {
                             return Err(Error::Clash(lock));
@@ -220,7 +221,7 @@ impl<'c> Store<'c> {
                     continue;
                 }
             }
-            let name = NAMES.text(&self.name.timeout(owner, step.number()));
+            let name = text(&self.name.timeout(owner, step.number()));
             match *step {
                 Step::Set(_, end) => self.set(&name, self.key, end),
                 Step::Expire(_, End::At(at)) => {

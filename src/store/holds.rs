@@ -3,7 +3,7 @@
 use super::lock::{mode_of, Seen};
 use super::names::{field_name, FieldName};
 use super::numbering::{live_ends, Slot, Slots};
-use super::{Error, Store, NAMES};
+use super::{text, Error, Store};
 use crate::core::{End, Ends, Mode, MAX_READS};
 use crate::ffi::{Key, Kind};
 
@@ -159,7 +159,7 @@ impl<'c> Store<'c> {
     }
 
     fn slot(&self, owner: &[u8], number: u64) -> Result<Slot, Error> {
-        let name = NAMES.text(&self.name.timeout(owner, number));
+        let name = text(&self.name.timeout(owner, number));
         let Some(key) = self.open_derived(&name, self.access) else {
             return Ok(Slot::Lapsed);
         };

@@ -3,7 +3,7 @@
 use super::holds::{count, Excess, Field, Stored};
 use super::names::{field_name, write_field, FieldName};
 use super::numbering::{free_numbers, live_ends, number_after, number_of, rank_of, Slot, Slots};
-use super::{is_cluster, Entry, Error, Held, LockName, Owner, Reserved, NAMES, WORDS};
+use super::{is_cluster, text, Entry, Error, Held, LockName, Owner, Reserved, WORDS};
 use crate::core::{End, Ends, Holds, Lock, Millis, Mode, Others};
 use crate::ffi::{Access, Ctx, Key, Kind, Str, Text};
 use std::cell::{Cell, RefCell};
@@ -36,6 +36,9 @@ pub enum Survey {
     Presence,
     /// All of them, with the latest of their ends.
     Ends,
+    /// The same, for giving back: of a lock that a single write hold makes, not
+    /// even its end, for it ends with that.
+    Release,
 }
 
 /// What a look at a lock found: the truth, and what the keys say where that is
@@ -130,6 +133,7 @@ impl Seen {
 
 impl<'c> Store<'c> {
     /// The keys of the lock `key`, for reading or also for writing.
+    #[inline]
     pub fn open(ctx: Ctx<'c>, key: &'c Str, access: Access) -> Result<Store<'c>, Error> {
         let name = LockName::new(key.bytes(), is_cluster())?;
         if is_cluster() && !serves_slot(ctx, name) {
@@ -158,8 +162,8 @@ impl<'c> Store<'c> {
     }
 
     /// The lock's name.
-    pub fn key(&self) -> &'c Str {
-        self.key
+    pub fn name(&self) -> &'c [u8] {
+        self.name.bytes()
     }
 
     /// How many fields the hash has; a writer's has two.
@@ -187,7 +191,7 @@ impl<'c> Store<'c> {
         let Some(hash) = self.hash()? else {
             return Ok(false);
         };
-        let writes = || hash.hash_get(&NAMES.text(&write_field(owner))).is_some();
+        let writes = || hash.hash_get(&text(&write_field(owner))).is_some();
         Ok(!self.read_ends(owner)?.is_empty() || mode_of(hash)? == Mode::Write && writes())
     }
 
@@ -241,7 +245,7 @@ impl<'c> Store<'c> {
 
     /// Whether the server would let a waiter's own command write now.
     pub fn may_grant(&self) -> bool {
-        !self.ctx.writes_are_paused() && self.ctx.would_write(&Text::new(&self.name.probe(1)))
+        !self.ctx.writes_are_paused() && self.ctx.would_write(&text(&self.name.probe(1)))
     }
 
     /// The time that this command goes by.
@@ -280,8 +284,11 @@ impl<'c> Store<'c> {
         let Some(hash) = self.hash()? else {
             return Ok(Seen::nothing());
         };
-        let stale = Stale { mode: mode_of(hash)?, end: end_of(hash) };
-        let (own, alone) = self.own(hash, stale.mode, owner)?;
+        let mode = mode_of(hash)?;
+        let (own, alone) = self.own(hash, mode, owner)?;
+        let single = alone && mode == Mode::Write && own.writes == 1 && own.reads == 0;
+        let is_last = single && survey == Survey::Release;
+        let stale = Stale { mode, end: if is_last { End::Never } else { end_of(hash) } };
         let holds = Holds {
             reads: live_ends(&own.slots),
             writes: if stale.mode == Mode::Write { own.writes } else { 0 },
@@ -379,7 +386,7 @@ impl<'c> Store<'c> {
                 Mode::Read => others != Others::None,
                 Mode::Write => others == Others::Writer,
             };
-            if told && survey != Survey::Ends {
+            if told && !matches!(survey, Survey::Ends | Survey::Release) {
                 return Ok((others, debris));
             }
         }
@@ -430,7 +437,7 @@ impl<'c> Store<'c> {
 /// is on its way between nodes: then a lock's timeout keys may be gone before
 /// its hash, or come after it.
 fn serves_slot(ctx: Ctx<'_>, name: LockName<'_>) -> bool {
-    let probe = |number| Text::new(&name.probe(number));
+    let probe = |number| text(&name.probe(number));
     ctx.can_serve(&probe(1), &probe(2))
 }
 

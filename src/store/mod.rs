@@ -21,12 +21,13 @@ pub use holds::{Entry, Held};
 pub use lock::{Seen, Store, Survey};
 pub use names::{locks_of_key, LockName};
 pub use owner::Owner;
-pub use publish::{announce_by, Channels, ClusterPublish};
+pub use publish::{announce_by, loop_awakes, loop_is_done, Channels, ClusterPublish};
 pub use reservation::Reserved;
 pub use slot::{slot_owner, SlotOwner};
 
-use crate::ffi::{Constant, Ctx, Recent};
+use crate::ffi::{Constant, Ctx, Recent, Text};
 use lazy_static::lazy_static;
+use names::Name;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Why the keys cannot be used as the lock that they are asked for.
@@ -85,4 +86,9 @@ lazy_static! {
 
     /// Names of keys, fields and channels that were used lately.
     static ref NAMES: Recent = Recent::new();
+}
+
+/// A name as a string of the server's.
+fn text(name: &Name<'_>) -> Text {
+    NAMES.text(|whole| name.put_to(whole))
 }

@@ -1,7 +1,6 @@
 //! How a lock's keys are named, and which names are refused. Pure.
 
 use super::Error;
-use smallvec::SmallVec;
 use std::io::Write;
 
 const WRITE: &[u8] = b":write";
@@ -19,8 +18,28 @@ pub struct LockName<'a> {
     braced: bool,
 }
 
-/// A name that is made here. Most fit the stack.
-pub(super) type Name = SmallVec<[u8; 128]>;
+/// A name in parts, to be put together. Those that it does not need are empty.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Name<'a> {
+    parts: [&'a [u8]; 5],
+    /// The number at its end.
+    number: Option<u64>,
+}
+
+impl<'a> Name<'a> {
+    /// Puts it at the end of what is there.
+    pub fn put_to(&self, whole: &mut Vec<u8>) {
+        for part in self.parts {
+            whole.extend_from_slice(part);
+        }
+        match self.number {
+            None => {}
+            Some(digit @ 0..=9) => whole.push(b'0' + digit as u8),
+            // Writing to memory cannot fail.
+            Some(number) => drop(write!(whole, "{number}")),
+        }
+    }
+}
 
 /// What a field of a lock's hash counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +55,7 @@ pub(super) enum FieldName<'a> {
 impl<'a> LockName<'a> {
     /// Checks the name. `cluster`: the names made from it must hash to its slot.
     pub fn new(name: &'a [u8], cluster: bool) -> Result<LockName<'a>, Error> {
-        if name.ends_with(RESERVATION) || name.ends_with(FENCE) || is_timeout(name) {
+        if is_derived(name) {
             return Err(Error::BadLockName(
                 "a name that ends in :wait_write, :rwlock_fence or :rwlock_timeout:<digits> \
                  belongs to the keys of other locks",
@@ -54,68 +73,48 @@ impl<'a> LockName<'a> {
     }
 
     /// The timeout key of an owner's read hold with this number.
-    pub(super) fn timeout(self, owner: &[u8], number: u64) -> Name {
-        let mut name = self.tagged();
-        name.push(b':');
-        name.extend_from_slice(owner);
-        name.extend_from_slice(TIMEOUT);
-        match u8::try_from(number) {
-            Ok(digit @ 0..=9) => name.push(b'0' + digit),
-            // Writing to memory cannot fail.
-            _ => drop(write!(name, "{number}")),
-        }
-        name
+    pub(super) fn timeout<'n>(self, owner: &'n [u8], number: u64) -> Name<'n>
+    where
+        'a: 'n,
+    {
+        let [open, close]: [&[u8]; 2] = if self.braced { [b"", b":"] } else { [b"{", b"}:"] };
+        Name { parts: [open, self.bytes, close, owner, TIMEOUT], number: Some(number) }
     }
 
     /// The key of a writer's reservation.
-    pub(super) fn reservation(self) -> Name {
-        self.derived(RESERVATION)
+    pub(super) fn reservation(self) -> Name<'a> {
+        self.derived(b"", b"{", b"}:wait_write")
     }
 
     /// The key of the last fencing token.
-    pub(super) fn fence(self) -> Name {
-        self.derived(FENCE)
+    pub(super) fn fence(self) -> Name<'a> {
+        self.derived(b"", b"{", b"}:rwlock_fence")
     }
 
     /// A key that shares the slot and that nobody uses.
-    pub(super) fn probe(self, number: u8) -> Name {
-        let mut name = self.derived(b":rwlock_probe:");
-        name.push(b'0' + number);
-        name
+    pub(super) fn probe(self, number: u64) -> Name<'a> {
+        Name { number: Some(number), ..self.derived(b"", b"{", b"}:rwlock_probe:") }
     }
 
     /// The lock's channel.
-    pub(super) fn channel(self) -> Name {
-        let mut name = Name::from_slice(b"redisson_rwlock:");
-        self.push_tagged(&mut name);
-        name
+    pub(super) fn channel(self) -> Name<'a> {
+        self.derived(b"redisson_rwlock:", b"redisson_rwlock:{", b"}")
     }
 
     /// The channel on which owners are named.
-    pub(super) fn owner_channel(self) -> Name {
-        self.derived(b":channel")
+    pub(super) fn owner_channel(self) -> Name<'a> {
+        self.derived(b"", b"{", b"}:channel")
     }
 
-    fn derived(self, suffix: &[u8]) -> Name {
-        let mut name = self.tagged();
-        name.extend_from_slice(suffix);
-        name
-    }
-
-    fn tagged(self) -> Name {
-        let mut name = Name::new();
-        self.push_tagged(&mut name);
-        name
-    }
-
-    fn push_tagged(self, name: &mut Name) {
-        if self.braced {
-            name.extend_from_slice(self.bytes);
+    /// What stands before and behind a name that becomes a hash tag, which `}`
+    /// ends; `braced`: what stands before one that does not.
+    fn derived(self, braced: &'a [u8], before: &'a [u8], behind: &'a [u8]) -> Name<'a> {
+        let parts = if self.braced {
+            [braced, self.bytes, &behind[1..], b"", b""]
         } else {
-            name.push(b'{');
-            name.extend_from_slice(self.bytes);
-            name.push(b'}');
-        }
+            [before, self.bytes, behind, b"", b""]
+        };
+        Name { parts, number: None }
     }
 }
 
@@ -131,10 +130,8 @@ pub(super) fn check_owner(owner: &[u8]) -> Result<(), Error> {
 }
 
 /// The field that counts an owner's write holds.
-pub(super) fn write_field(owner: &[u8]) -> Name {
-    let mut field = Name::from_slice(owner);
-    field.extend_from_slice(WRITE);
-    field
+pub(super) fn write_field(owner: &[u8]) -> Name<'_> {
+    Name { parts: [owner, WRITE, b"", b"", b""], number: None }
 }
 
 /// What a field of a lock's hash is.
@@ -148,14 +145,22 @@ pub(super) fn field_name(field: &[u8]) -> FieldName<'_> {
     }
 }
 
-fn is_timeout(name: &[u8]) -> bool {
-    without_timeout(name).is_some()
+/// Whether it ends as the keys of locks do.
+fn is_derived(name: &[u8]) -> bool {
+    match name.last() {
+        // What most names end in.
+        Some(b'0'..=b'9') => without_timeout(name).is_some(),
+        _ => name.ends_with(RESERVATION) || name.ends_with(FENCE),
+    }
 }
 
 /// What stands before `:rwlock_timeout:<digits>`.
 fn without_timeout(name: &[u8]) -> Option<&[u8]> {
     let digits = name.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
-    name[..name.len() - digits].strip_suffix(TIMEOUT).filter(|_| digits > 0)
+    if digits == 0 {
+        return None;
+    }
+    name[..name.len() - digits].strip_suffix(TIMEOUT)
 }
 
 /// The locks that a key may be derived from, if it has the name of a derived
@@ -207,16 +212,25 @@ mod tests {
         LockName::new(name, false).unwrap()
     }
 
+    fn whole(name: Name<'_>) -> Vec<u8> {
+        let mut whole = Vec::new();
+        name.put_to(&mut whole);
+        whole
+    }
+
     #[test]
     fn derived_names_follow_redisson() {
-        assert_eq!(lock(b"a").timeout(b"me", 12).as_slice(), b"{a}:me:rwlock_timeout:12");
-        assert_eq!(lock(b"{a}b").timeout(b"me", 1).as_slice(), b"{a}b:me:rwlock_timeout:1");
-        assert_eq!(lock(b"a").reservation().as_slice(), b"{a}:wait_write");
-        assert_eq!(lock(b"a{").fence().as_slice(), b"a{:rwlock_fence");
-        assert_eq!(lock(b"a").channel().as_slice(), b"redisson_rwlock:{a}");
-        assert_eq!(lock(b"{a}b").channel().as_slice(), b"redisson_rwlock:{a}b");
-        assert_eq!(lock(b"a").owner_channel().as_slice(), b"{a}:channel");
-        assert_eq!(lock(b"{a}b").owner_channel().as_slice(), b"{a}b:channel");
+        assert_eq!(whole(lock(b"a").timeout(b"me", 12)), b"{a}:me:rwlock_timeout:12");
+        assert_eq!(whole(lock(b"a").timeout(b"me", 0)), b"{a}:me:rwlock_timeout:0");
+        let longest = format!("{{a}}:me:rwlock_timeout:{}", u64::MAX);
+        assert_eq!(whole(lock(b"a").timeout(b"me", u64::MAX)), longest.as_bytes());
+        assert_eq!(whole(lock(b"{a}b").timeout(b"me", 1)), b"{a}b:me:rwlock_timeout:1");
+        assert_eq!(whole(lock(b"a").reservation()), b"{a}:wait_write");
+        assert_eq!(whole(lock(b"a{").fence()), b"a{:rwlock_fence");
+        assert_eq!(whole(lock(b"a").channel()), b"redisson_rwlock:{a}");
+        assert_eq!(whole(lock(b"{a}b").channel()), b"redisson_rwlock:{a}b");
+        assert_eq!(whole(lock(b"a").owner_channel()), b"{a}:channel");
+        assert_eq!(whole(lock(b"{a}b").owner_channel()), b"{a}b:channel");
     }
 
     #[test]
@@ -242,10 +256,10 @@ mod tests {
             b"a}b",
         ] {
             for owner in [b"me".as_slice(), b"me:1", b":", b"1:2:3:4:5:6:7"] {
-                let found = locks(&lock(name).timeout(owner, 1));
+                let found = locks(&whole(lock(name).timeout(owner, 1)));
                 assert!(found.contains(&name.to_vec()), "{name:?} {owner:?}: {found:?}");
             }
-            assert!(locks(&lock(name).reservation()).contains(&name.to_vec()), "{name:?}");
+            assert!(locks(&whole(lock(name).reservation())).contains(&name.to_vec()), "{name:?}");
         }
         assert!(locks(b"a:me:rwlock_timeout:").is_empty());
         assert!(locks(b"orders").is_empty());

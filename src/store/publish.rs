@@ -2,10 +2,11 @@
 
 use super::lock::Seen;
 use super::names::Name;
-use super::{audience, is_cluster, Audience, Owner, Store, NAMES, WORDS};
+use super::{audience, is_cluster, text, Audience, Owner, Store, WORDS};
 use crate::core::Announcement;
-use crate::ffi::{Propagate, Str, Text};
+use crate::ffi::{Ctx, Propagate, Str, Text};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Whether an end is announced on Redisson's channel.
 static TO_REDISSON: AtomicBool = AtomicBool::new(true);
@@ -70,29 +71,82 @@ impl Store<'_> {
             self.publish(&self.name.channel(), message);
         }
         if TO_OWNERS.load(Ordering::Relaxed) {
-            let mut message = Name::from_slice(whose);
-            message.extend_from_slice(match announcement {
+            let what: &[u8] = match announcement {
                 Announcement::ReadFreed => b"_del_read",
                 Announcement::WriteEnded => b"_del_write",
-            });
-            self.publish(&self.name.owner_channel(), &Text::new(&message));
+            };
+            self.publish(&self.name.owner_channel(), &Text::new(&[whose, what].concat()));
         }
     }
 
     /// Publishes: in a cluster to the slot's nodes or to all; outside one also
     /// to the subscribers on replicas, which the module API alone would not
     /// reach.
-    fn publish(&self, channel: &[u8], message: &Str) {
-        let channel = NAMES.text(channel);
+    fn publish(&self, channel: &Name<'_>, message: &Str) {
+        let channel = text(channel);
         if is_cluster() && !GLOBALLY.load(Ordering::Relaxed) {
             self.ctx.publish_to_shard(&channel, message);
             return;
         }
         self.ctx.publish(&channel, message);
         if !is_cluster() && audience() == Audience::Replicas {
-            self.ctx.replicate(c"PUBLISH", Propagate::ReplicasOnly, &[&channel, message]);
+            if AWAKE.load(Ordering::Relaxed) {
+                let (db, message) = (self.ctx.db(), message.to_text());
+                lock(&LATER).push(ForReplicas { db, channel, message });
+            } else {
+                hand_on(self.ctx, &channel, message);
+            }
         }
     }
+}
+
+/// A message for the subscribers on replicas.
+struct ForReplicas {
+    /// The database that is selected, for the stream to stay in it.
+    db: i32,
+    channel: Text,
+    message: Text,
+}
+
+/// Those that go out when the server has done all that it was asked. Together
+/// with the change that they tell of they would make a transaction, which
+/// costs the server, the AOF and the replicas twice as much.
+static LATER: Mutex<Vec<ForReplicas>> = Mutex::new(Vec::new());
+
+/// Whether that time will come before it sleeps.
+static AWAKE: AtomicBool = AtomicBool::new(false);
+
+/// The event loop woke up.
+pub fn loop_awakes() {
+    AWAKE.store(true, Ordering::Relaxed);
+}
+
+/// It has done all that it was asked: hands on what was published meanwhile.
+pub fn loop_is_done(ctx: Ctx<'_>) {
+    AWAKE.store(false, Ordering::Relaxed);
+    let mut later = lock(&LATER);
+    if later.is_empty() || ctx.writes_are_paused() {
+        return;
+    }
+    let messages = std::mem::take(&mut *later);
+    drop(later);
+    if !ctx.situation().primary {
+        return;
+    }
+    let before = ctx.db();
+    for ForReplicas { db, channel, message } in &messages {
+        ctx.select(*db);
+        hand_on(ctx, channel, message);
+    }
+    ctx.select(before);
+}
+
+fn hand_on(ctx: Ctx<'_>, channel: &Str, message: &Str) {
+    ctx.replicate(c"PUBLISH", Propagate::ReplicasOnly, &[channel, message]);
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Whose hold it was that ended, as the owner who looked saw the lock: its own,

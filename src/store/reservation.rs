@@ -1,8 +1,8 @@
 //! A polling writer's place, and the last fencing token.
 
 use super::holds::count;
-use super::names::check_owner;
-use super::{Error, Store, NAMES};
+use super::names::{check_owner, Name};
+use super::{text, Error, Store};
 use crate::core::{End, Token};
 use crate::ffi::{Key, Kind, Str, Text};
 
@@ -40,13 +40,13 @@ impl Store<'_> {
     /// Leaves or refreshes an owner's reservation.
     pub fn reserve(&self, owner: &Str, end: End) {
         self.reserved.take();
-        self.set(&NAMES.text(&self.name.reservation()), owner, end);
+        self.set(&text(&self.name.reservation()), owner, end);
     }
 
     /// Takes the reservation away.
     pub fn consume_reservation(&self) {
         self.reserved.take();
-        self.delete(None, [&NAMES.text(&self.name.reservation())]);
+        self.delete(None, [&text(&self.name.reservation())]);
     }
 
     /// The last fencing token, or 0.
@@ -60,12 +60,12 @@ impl Store<'_> {
 
     /// Remembers the last fencing token until `end`.
     pub fn set_last_token(&self, token: Token, end: End) {
-        self.set(&NAMES.text(&self.name.fence()), &Text::number(token), end);
+        self.set(&text(&self.name.fence()), &Text::number(token), end);
     }
 
     /// A key that is a string or not there.
-    fn string_key(&self, name: &[u8], wrong: &Error) -> Result<Option<Key<'_>>, Error> {
-        let Some(key) = self.open_derived(&NAMES.text(name), self.access) else {
+    fn string_key(&self, name: &Name<'_>, wrong: &Error) -> Result<Option<Key<'_>>, Error> {
+        let Some(key) = self.open_derived(&text(name), self.access) else {
             return Ok(None);
         };
         match key.kind() {
