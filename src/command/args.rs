@@ -69,6 +69,13 @@ fn integer(text: &[u8]) -> Option<i64> {
     };
     match digits {
         [b'0'] if sign == 1 => Some(0),
+        // As most are, and too short to be too large.
+        [b'1'..=b'9', ..] if digits.len() < 18 => digits
+            .iter()
+            .try_fold(0i64, |number, byte| {
+                byte.is_ascii_digit().then(|| number.wrapping_mul(10) + i64::from(byte - b'0'))
+            })
+            .map(|number| sign * number),
         [b'1'..=b'9', ..] => digits.iter().try_fold(0i64, |number, byte| {
             let digit = byte.is_ascii_digit().then(|| sign * i64::from(byte - b'0'))?;
             number.checked_mul(10)?.checked_add(digit)

@@ -13,7 +13,7 @@ pub enum Mode {
 }
 
 /// Ends of holds. Most owners have one or two.
-pub type Ends = SmallVec<[End; 4]>;
+pub type Ends = SmallVec<[End; 2]>;
 
 /// The live holds of one owner on one lock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

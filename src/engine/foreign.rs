@@ -295,10 +295,15 @@ impl Engine {
 
     /// When there is something to do next.
     pub fn next_alarm(&self) -> Option<Millis> {
-        let sweep = self.sweeping.as_ref().map(|sweeping| sweeping.due.max(self.not_before));
-        let pressed = !self.gone.is_empty() || !self.undelivered.is_empty() || self.unsearched;
-        let pressed = pressed.then_some(self.not_before);
-        [self.alarms.first(), sweep, pressed].into_iter().flatten().min()
+        let mut next = self.alarms.first();
+        let mut not_later = |at: Millis| next = Some(next.map_or(at, |next| next.min(at)));
+        if let Some(sweeping) = &self.sweeping {
+            not_later(sweeping.due.max(self.not_before));
+        }
+        if !self.gone.is_empty() || !self.undelivered.is_empty() || self.unsearched {
+            not_later(self.not_before);
+        }
+        next
     }
 }
 

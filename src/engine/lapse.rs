@@ -34,12 +34,12 @@ impl Engine {
     ) -> Result<(), Error> {
         let last = self.last_owner(scene, store);
         store.commit(seen, owner, after, last.as_deref())?;
-        if seen.has_lapsed() {
+        let lapsed = seen.lapsed();
+        if lapsed > 0 || seen.has_outlived() {
             self.notice(scene, store, What::Lapsed);
+            self.figures.count_lapsed(lapsed);
         }
         self.bindings_follow(scene, store, owner, seen);
-        let lapsed = seen.lapsed();
-        self.figures.count_lapsed(lapsed);
         if after.mode() == Some(Mode::Read) {
             self.remember_reader(scene, store, owner.bytes(), &after.own.reads);
         }
@@ -53,7 +53,7 @@ impl Engine {
 
     /// Begins a command that writes: what lost connections held goes before it
     /// looks, and what has lapsed.
-    #[inline]
+    #[inline(always)]
     pub(super) fn begin<'c>(
         &mut self,
         ctx: Ctx<'c>,
@@ -153,13 +153,12 @@ impl Engine {
         let mode = lock.mode();
         if mode.is_none() {
             self.unbind_lock(scene.db, name);
-            match self.memory.get(scene.db, name) {
-                None => return,
-                Some(known) if known.queue.is_none() => {
-                    self.forget(scene.db, name);
-                    return;
-                }
-                Some(_) => {}
+            let Some(place) = self.memory.place(scene.db, name) else {
+                return;
+            };
+            if self.memory.at(place).is_some_and(|known| known.queue.is_none()) {
+                self.forget_at(place);
+                return;
             }
         }
         let look_again = self.look_again();
@@ -187,11 +186,10 @@ impl Engine {
         set_due(&mut self.alarms, place, known, due);
     }
 
-    /// Forgets a lock.
-    pub(super) fn forget(&mut self, db: i32, name: &[u8]) {
-        if let Some(place) = self.memory.remove(db, name) {
-            self.alarms.silence(place);
-        }
+    /// Forgets the lock that is remembered there.
+    pub(super) fn forget_at(&mut self, place: Place) {
+        self.memory.remove(place);
+        self.alarms.silence(place);
     }
 
     /// How soon a lock that is waited for is to be looked at again.

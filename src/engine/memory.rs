@@ -135,6 +135,11 @@ impl Memory {
         self.at_mut(self.find(db, name).ok()?)
     }
 
+    /// Where a lock is remembered, if it is.
+    pub fn place(&self, db: i32, name: &[u8]) -> Option<Place> {
+        self.find(db, name).ok()
+    }
+
     /// What is remembered there.
     pub fn at(&self, place: Place) -> Option<&Known> {
         self.places.get(place.index())?.as_ref()
@@ -164,17 +169,17 @@ impl Memory {
         }
     }
 
-    /// Forgets a lock. Tells where it was.
-    pub fn remove(&mut self, db: i32, name: &[u8]) -> Option<Place> {
-        let place = self.find(db, name).ok()?;
-        let known = self.places[place.index()].take()?;
-        if let Some(locks) = index(db).and_then(|index| self.dbs.get_mut(index)) {
+    /// Forgets the lock that is remembered there.
+    pub fn remove(&mut self, place: Place) {
+        let Some(known) = self.places.get_mut(place.index()).and_then(Option::take) else {
+            return;
+        };
+        if let Some(locks) = index(known.db).and_then(|index| self.dbs.get_mut(index)) {
             if let Ok(found) = locks.find_entry(spread(known.hash), |found| found.place == place) {
                 found.remove();
             }
         }
         self.free.push(place);
-        Some(place)
     }
 
     /// All locks of a database, or of all.

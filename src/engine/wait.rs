@@ -218,9 +218,12 @@ impl Engine {
 
     /// Forgets a lock that is neither held nor waited for.
     pub(super) fn forget_if_idle(&mut self, db: i32, name: &[u8]) {
-        let known = self.memory.get(db, name);
+        let Some(place) = self.memory.place(db, name) else {
+            return;
+        };
+        let known = self.memory.at(place);
         if known.is_some_and(|known| known.mode.is_none() && known.queue.is_none()) {
-            self.forget(db, name);
+            self.forget_at(place);
         }
     }
 

@@ -4,10 +4,10 @@
 use super::audience::is_heard;
 use super::fields::{Fields, Word};
 use super::holds::{Field, Stored, Whose};
-use super::lock::{Seen, Stale};
 use super::names::write_field;
 use super::numbering::{live_ends, renumber, Slot, Step, Steps};
 use super::publish::whose;
+use super::seen::{Seen, Stale};
 use super::{text, Error, Owner, Store, WORDS};
 use crate::core::{announcement, Announcement, End, Lock, Mode};
 use crate::ffi::{Access, Key, Propagate, Str, Text};
@@ -68,9 +68,15 @@ impl<'c> Store<'c> {
         if seen.hash.map(|hash| hash.mode) != Some(mode) {
             fields.set_mode(mode);
         }
+        fields.count(|| Word::Lent(owner.write_field()), after.own.writes, seen.own.writes);
+        if seen.own.reads == 0 && after.own.reads.is_empty() && seen.debris.is_empty() {
+            // A writer's lock, most often: there are no timeout keys to care for.
+            prepare(self);
+            self.write_hash(seen.hash, &fields, after.end);
+            return Ok(());
+        }
         let (steps, reads) = renumber(&seen.own.slots, &after.own.reads)?;
         fields.count(|| Word::Lent(owner.read_field()), reads, seen.own.reads);
-        fields.count(|| Word::Lent(owner.write_field()), after.own.writes, seen.own.writes);
         let mut mended: Vec<(&[u8], Steps)> = Vec::new();
         for Field { owner, stored } in &seen.debris {
             match stored {
@@ -98,6 +104,11 @@ impl<'c> Store<'c> {
     /// Deletes the hash and the owner's timeout keys. Nobody else has a live
     /// one.
     fn delete_lock(&mut self, seen: &Seen, owner: &Owner<'_>) -> Result<(), Error> {
+        if seen.own.slots.is_empty() {
+            self.delete_hash();
+            self.propagate(c"DEL", &[self.key]);
+            return Ok(());
+        }
         let (steps, _) = renumber(&seen.own.slots, &[])?;
         let timeouts: SmallVec<[Text; 2]> = steps
             .iter()

@@ -1,6 +1,6 @@
 //! Reading holds: what the hash counts, and what the timeout keys say of it.
 
-use super::lock::{mode_of, Seen};
+use super::lock::mode_of;
 use super::names::{field_name, FieldName};
 use super::numbering::{live_ends, Slot, Slots};
 use super::{text, Error, Store};
@@ -88,26 +88,6 @@ pub(super) fn count(text: &[u8]) -> Result<u64, Error> {
         .and_then(|text| text.parse::<i64>().ok())
         .and_then(|number| u64::try_from(number).ok())
         .ok_or(Error::WrongType("a field of the hash is no count of holds"))
-}
-
-impl Seen {
-    /// Whether a hold has lapsed that the keys still tell of.
-    pub fn has_lapsed(&self) -> bool {
-        self.has_hash() && (self.lock.is_free() || self.lapsed() > 0)
-    }
-
-    /// How many lapsed holds a commit removes.
-    pub fn lapsed(&self) -> u64 {
-        let of_others = self.debris.iter().map(|field| match &field.stored {
-            Stored::Reads(slots) => lapsed(slots),
-            Stored::Writes(_) => 0,
-        });
-        of_others.fold(lapsed(&self.own.slots), u64::saturating_add)
-    }
-}
-
-fn lapsed(slots: &[Slot]) -> u64 {
-    slots.iter().filter(|slot| **slot == Slot::Lapsed).count() as u64
 }
 
 impl<'c> Store<'c> {

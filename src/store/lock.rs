@@ -2,7 +2,8 @@
 
 use super::holds::{count, Excess, Field, Stored};
 use super::names::{field_name, write_field, FieldName};
-use super::numbering::{free_numbers, live_ends, number_after, number_of, rank_of, Slot, Slots};
+use super::numbering::live_ends;
+use super::seen::{OwnStored, Seen, Stale};
 use super::{is_cluster, text, Entry, Error, Held, LockName, Owner, Reserved, WORDS};
 use crate::core::{End, Ends, Holds, Lock, Millis, Mode, Others};
 use crate::ffi::{Access, Ctx, Key, Kind, Str, Text};
@@ -41,99 +42,9 @@ pub enum Survey {
     Release,
 }
 
-/// What a look at a lock found: the truth, and what the keys say where that is
-/// more or other than the truth.
-pub struct Seen {
-    /// The lock as it is.
-    pub lock: Lock,
-    /// The earliest end of any hold that the look met, the lock's included.
-    pub earliest: End,
-    /// How many live holds the look met.
-    pub holds: u64,
-    pub(super) hash: Option<Stale>,
-    pub(super) own: OwnStored,
-    /// Fields of others that are no longer true.
-    pub(super) debris: Vec<Field>,
-}
-
-/// What the hash says of the whole lock.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Stale {
-    pub mode: Mode,
-    pub end: End,
-}
-
-/// What the keys say of the owner's own holds.
-#[derive(Default)]
-pub(super) struct OwnStored {
-    /// The read count; 0 without a field.
-    pub reads: u64,
-    pub slots: Slots,
-    /// The write count; 0 without a field.
-    pub writes: u64,
-}
-
-impl Seen {
-    /// No hash.
-    pub(super) fn nothing() -> Seen {
-        Seen {
-            lock: Lock::free(),
-            earliest: End::Never,
-            holds: 0,
-            hash: None,
-            own: OwnStored::default(),
-            debris: Vec::new(),
-        }
-    }
-
-    /// Whether there is a hash, be it of a lock that nobody holds any more.
-    pub fn has_hash(&self) -> bool {
-        self.hash.is_some()
-    }
-
-    /// Whether a write hold of the owner would be its first, on a hash that was
-    /// there already.
-    pub fn begins_writing(&self) -> bool {
-        self.hash.is_some() && self.lock.own.writes == 0
-    }
-
-    /// The number of the owner's live read hold of this rank.
-    pub fn number_of(&self, rank: usize) -> Option<u64> {
-        number_of(&self.own.slots, rank)
-    }
-
-    /// The number that the owner's read hold of this number has after a commit.
-    /// None when it has lapsed.
-    pub fn number_after(&self, number: u64) -> Option<u64> {
-        number_after(&self.own.slots, number)
-    }
-
-    /// The owners whose lapsed holds a commit removes, each with the same
-    /// function for its read holds.
-    pub fn mended(&self) -> impl Iterator<Item = (&[u8], impl Fn(u64) -> Option<u64> + '_)> {
-        self.debris.iter().map(|field| {
-            let slots: &[Slot] = match &field.stored {
-                Stored::Reads(slots) => slots,
-                Stored::Writes(_) => &[],
-            };
-            (field.owner.as_slice(), move |number| number_after(slots, number))
-        })
-    }
-
-    /// Which of the owner's live read holds has this number, counted from 0.
-    pub fn rank_of(&self, number: u64) -> Option<usize> {
-        rank_of(&self.own.slots, number)
-    }
-
-    /// The numbers that this many read holds of the owner have after a commit.
-    pub fn numbers(&self, holds: usize) -> impl Iterator<Item = u64> + '_ {
-        free_numbers(&self.own.slots).take(holds)
-    }
-}
-
 impl<'c> Store<'c> {
     /// The keys of the lock `key`, for reading or also for writing.
-    #[inline]
+    #[inline(always)]
     pub fn open(ctx: Ctx<'c>, key: &'c Str, access: Access) -> Result<Store<'c>, Error> {
         let name = LockName::new(key.bytes(), is_cluster())?;
         if is_cluster() && !serves_slot(ctx, name) {

@@ -13,16 +13,18 @@ mod numbering;
 mod owner;
 mod publish;
 mod reservation;
+mod seen;
 mod slot;
 
 pub use audience::{audience, write_for, Audience};
 pub use change::Forced;
 pub use holds::{Entry, Held};
-pub use lock::{Seen, Store, Survey};
+pub use lock::{Store, Survey};
 pub use names::{locks_of_key, LockName};
 pub use owner::Owner;
 pub use publish::{announce_by, loop_awakes, loop_is_done, Channels, ClusterPublish};
 pub use reservation::Reserved;
+pub use seen::Seen;
 pub use slot::{slot_owner, SlotOwner};
 
 use crate::ffi::{Constant, Ctx, Recent, Text};

@@ -18,12 +18,13 @@ pub struct LockName<'a> {
     braced: bool,
 }
 
-/// A name in parts, to be put together. Those that it does not need are empty.
-#[derive(Clone, Copy, Debug, Default)]
+/// A name in parts, to be put together.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Name<'a> {
-    parts: [&'a [u8]; 5],
-    /// The number at its end.
-    number: Option<u64>,
+    /// What it begins with; parts that it does not need are empty.
+    parts: [&'a [u8]; 3],
+    /// What a numbered one goes on with, and the number.
+    rest: Option<([&'a [u8]; 2], u64)>,
 }
 
 impl<'a> Name<'a> {
@@ -32,11 +33,16 @@ impl<'a> Name<'a> {
         for part in self.parts {
             whole.extend_from_slice(part);
         }
-        match self.number {
-            None => {}
-            Some(digit @ 0..=9) => whole.push(b'0' + digit as u8),
+        let Some((parts, number)) = self.rest else {
+            return;
+        };
+        for part in parts {
+            whole.extend_from_slice(part);
+        }
+        match number {
+            digit @ 0..=9 => whole.push(b'0' + digit as u8),
             // Writing to memory cannot fail.
-            Some(number) => drop(write!(whole, "{number}")),
+            number => drop(write!(whole, "{number}")),
         }
     }
 }
@@ -78,7 +84,7 @@ impl<'a> LockName<'a> {
         'a: 'n,
     {
         let [open, close]: [&[u8]; 2] = if self.braced { [b"", b":"] } else { [b"{", b"}:"] };
-        Name { parts: [open, self.bytes, close, owner, TIMEOUT], number: Some(number) }
+        Name { parts: [open, self.bytes, close], rest: Some(([owner, TIMEOUT], number)) }
     }
 
     /// The key of a writer's reservation.
@@ -93,7 +99,8 @@ impl<'a> LockName<'a> {
 
     /// A key that shares the slot and that nobody uses.
     pub(super) fn probe(self, number: u64) -> Name<'a> {
-        Name { number: Some(number), ..self.derived(b"", b"{", b"}:rwlock_probe:") }
+        let probe: [&[u8]; 2] = [b"rwlock_probe:", b""];
+        Name { rest: Some((probe, number)), ..self.derived(b"", b"{", b"}:") }
     }
 
     /// The lock's channel.
@@ -110,11 +117,11 @@ impl<'a> LockName<'a> {
     /// ends; `braced`: what stands before one that does not.
     fn derived(self, braced: &'a [u8], before: &'a [u8], behind: &'a [u8]) -> Name<'a> {
         let parts = if self.braced {
-            [braced, self.bytes, &behind[1..], b"", b""]
+            [braced, self.bytes, &behind[1..]]
         } else {
-            [before, self.bytes, behind, b"", b""]
+            [before, self.bytes, behind]
         };
-        Name { parts, number: None }
+        Name { parts, rest: None }
     }
 }
 
@@ -131,7 +138,7 @@ pub(super) fn check_owner(owner: &[u8]) -> Result<(), Error> {
 
 /// The field that counts an owner's write holds.
 pub(super) fn write_field(owner: &[u8]) -> Name<'_> {
-    Name { parts: [owner, WRITE, b"", b"", b""], number: None }
+    Name { parts: [owner, WRITE, b""], rest: None }
 }
 
 /// What a field of a lock's hash is.
@@ -148,8 +155,8 @@ pub(super) fn field_name(field: &[u8]) -> FieldName<'_> {
 /// Whether it ends as the keys of locks do.
 fn is_derived(name: &[u8]) -> bool {
     match name.last() {
-        // What most names end in.
-        Some(b'0'..=b'9') => without_timeout(name).is_some(),
+        // What most names end in, though few are as long.
+        Some(b'0'..=b'9') => name.len() > TIMEOUT.len() && without_timeout(name).is_some(),
         _ => name.ends_with(RESERVATION) || name.ends_with(FENCE),
     }
 }

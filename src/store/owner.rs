@@ -38,6 +38,6 @@ impl<'a> Owner<'a> {
 
     /// The field that counts the write holds.
     pub(super) fn write_field(&self) -> &Str {
-        self.write_field.get_or_init(|| text(&write_field(self.name.bytes())))
+        self.write_field.get_or_init(|| text(&write_field(self.bytes)))
     }
 }

@@ -1,7 +1,7 @@
 //! Announcing what ended (SPEC section 5).
 
-use super::lock::Seen;
 use super::names::Name;
+use super::seen::Seen;
 use super::{audience, is_cluster, text, Audience, Owner, Store, WORDS};
 use crate::core::Announcement;
 use crate::ffi::{Ctx, Propagate, Str, Text};

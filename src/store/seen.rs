@@ -1,0 +1,118 @@
+//! What a look at a lock found.
+
+use super::holds::{Field, Stored};
+use super::numbering::{free_numbers, number_after, number_of, rank_of, Slot, Slots};
+use crate::core::{End, Lock, Mode};
+
+/// What a look at a lock found: the truth, and what the keys say where that is
+/// more or other than the truth.
+pub struct Seen {
+    /// The lock as it is.
+    pub lock: Lock,
+    /// The earliest end of any hold that the look met, the lock's included.
+    pub earliest: End,
+    /// How many live holds the look met.
+    pub holds: u64,
+    pub(super) hash: Option<Stale>,
+    pub(super) own: OwnStored,
+    /// Fields of others that are no longer true.
+    pub(super) debris: Vec<Field>,
+}
+
+/// What the hash says of the whole lock.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stale {
+    pub mode: Mode,
+    pub end: End,
+}
+
+/// What the keys say of the owner's own holds.
+#[derive(Default)]
+pub(super) struct OwnStored {
+    /// The read count; 0 without a field.
+    pub reads: u64,
+    pub slots: Slots,
+    /// The write count; 0 without a field.
+    pub writes: u64,
+}
+
+impl Seen {
+    /// No hash.
+    pub(super) fn nothing() -> Seen {
+        Seen {
+            lock: Lock::free(),
+            earliest: End::Never,
+            holds: 0,
+            hash: None,
+            own: OwnStored::default(),
+            debris: Vec::new(),
+        }
+    }
+
+    /// Whether there is a hash, be it of a lock that nobody holds any more.
+    pub fn has_hash(&self) -> bool {
+        self.hash.is_some()
+    }
+
+    /// Whether a write hold of the owner would be its first, on a hash that was
+    /// there already.
+    pub fn begins_writing(&self) -> bool {
+        self.hash.is_some() && self.lock.own.writes == 0
+    }
+
+    /// The number of the owner's live read hold of this rank.
+    pub fn number_of(&self, rank: usize) -> Option<u64> {
+        number_of(&self.own.slots, rank)
+    }
+
+    /// The number that the owner's read hold of this number has after a commit.
+    /// None when it has lapsed.
+    pub fn number_after(&self, number: u64) -> Option<u64> {
+        number_after(&self.own.slots, number)
+    }
+
+    /// The owners whose lapsed holds a commit removes, each with the same
+    /// function for its read holds.
+    pub fn mended(&self) -> impl Iterator<Item = (&[u8], impl Fn(u64) -> Option<u64> + '_)> {
+        self.debris.iter().map(|field| {
+            let slots: &[Slot] = match &field.stored {
+                Stored::Reads(slots) => slots,
+                Stored::Writes(_) => &[],
+            };
+            (field.owner.as_slice(), move |number| number_after(slots, number))
+        })
+    }
+
+    /// Which of the owner's live read holds has this number, counted from 0.
+    pub fn rank_of(&self, number: u64) -> Option<usize> {
+        rank_of(&self.own.slots, number)
+    }
+
+    /// The numbers that this many read holds of the owner have after a commit.
+    pub fn numbers(&self, holds: usize) -> impl Iterator<Item = u64> + '_ {
+        free_numbers(&self.own.slots).take(holds)
+    }
+
+    /// Whether a hold has lapsed that the keys still tell of.
+    pub fn has_lapsed(&self) -> bool {
+        self.has_outlived() || self.lapsed() > 0
+    }
+
+    /// Whether there is a hash though nobody holds the lock.
+    pub fn has_outlived(&self) -> bool {
+        self.has_hash() && self.lock.is_free()
+    }
+
+    /// How many lapsed holds a commit removes.
+    pub fn lapsed(&self) -> u64 {
+        let of_others = self.debris.iter().map(|field| match &field.stored {
+            Stored::Reads(slots) => lapsed(slots),
+            Stored::Writes(_) => 0,
+        });
+        of_others.fold(lapsed(&self.own.slots), u64::saturating_add)
+    }
+}
+
+fn lapsed(slots: &[Slot]) -> u64 {
+    slots.iter().filter(|slot| **slot == Slot::Lapsed).count() as u64
+}
