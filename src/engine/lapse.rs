@@ -74,6 +74,8 @@ impl Engine {
     pub(super) fn catch_up(&mut self, scene: Scene<'_>, store: &mut Store<'_>) {
         let due = match self.memory.get(scene.db, store.name()) {
             None => store.exists(),
+            // Its only hold ends with the key.
+            Some(known) if known.is_written_once() && store.exists() => false,
             Some(known) => known.due().is_some_and(|due| store.now() > due),
         };
         if due {

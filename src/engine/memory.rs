@@ -69,6 +69,11 @@ impl Known {
         &self.name
     }
 
+    /// Whether a single write hold makes it, and nobody waits for it.
+    pub fn is_written_once(&self) -> bool {
+        self.holds == 1 && self.mode == Some(Mode::Write) && self.queue.is_none()
+    }
+
     /// When its alarm rings: not later than the first of its holds ends.
     pub fn due(&self) -> Option<Millis> {
         (self.due != NEVER).then_some(self.due)

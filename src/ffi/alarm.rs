@@ -43,9 +43,6 @@ pub struct Alarm {
     clock: clock::Clock,
 }
 
-// SAFETY: main thread: only code that runs there has it.
-unsafe impl Send for Alarm {}
-
 impl Alarm {
     /// Sets it up, silent. What is wrong is said in the error.
     pub fn new<H: OnAlarm>(ctx: Ctx<'_>) -> Result<Alarm, String> {

@@ -14,9 +14,6 @@ use std::ptr::{null_mut, NonNull};
 #[derive(Debug)]
 pub struct Blocked(NonNull<raw::RedisModuleBlockedClient>);
 
-// SAFETY: main thread: only code that runs there has one.
-unsafe impl Send for Blocked {}
-
 /// Tells a blocked client from the others, also when it is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BlockedId(usize);

@@ -10,7 +10,7 @@ use std::ptr::{null_mut, NonNull};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Reading; a key that is not there does not open. One that has lapsed is
-    /// not there, and is left for others to remove.
+    /// not there, and is left for others to remove. Counts as no use of the key.
     Read,
     /// Reading and writing; a key that is not there opens as an empty one.
     Write,
@@ -19,10 +19,16 @@ pub enum Access {
 impl Access {
     pub(super) fn mode(self) -> c_int {
         let mode = match self {
-            // Redis 7.0 does not know the flag, and removes lapsed keys. The
-            // others must not, in a database other than the client's: Valkey 8.1
-            // leaves the client there whose command made it tell of that.
-            Access::Read => raw::REDISMODULE_READ | raw::REDISMODULE_OPEN_KEY_NOEXPIRE,
+            // Redis 7.0 does not know these flags: it removes lapsed keys, and
+            // counts misses. The others must not remove them, in a database other
+            // than the client's: Valkey 8.1 leaves the client there whose command
+            // made it tell of that.
+            Access::Read => {
+                raw::REDISMODULE_READ
+                    | raw::REDISMODULE_OPEN_KEY_NOEXPIRE
+                    | raw::REDISMODULE_OPEN_KEY_NOSTATS
+                    | raw::REDISMODULE_OPEN_KEY_NONOTIFY
+            }
             Access::Write => raw::REDISMODULE_READ | raw::REDISMODULE_WRITE,
         };
         mode as c_int

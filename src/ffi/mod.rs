@@ -21,6 +21,7 @@ mod event;
 mod guard;
 mod info;
 mod key;
+mod main_thread;
 mod recent;
 mod reply;
 mod scan;
@@ -37,9 +38,10 @@ pub use event::{Event, Happened, OnEvent, OnKeyEvent};
 pub use guard::log_panics;
 pub use info::{Info, OnInfo};
 pub use key::{Access, Key, Kind};
+pub use main_thread::MainThread;
 pub use recent::Recent;
 pub use reply::Reply;
-pub use string::{Constant, Str, Text};
+pub use string::{Str, Text};
 pub use sweep::Sweep;
 
 /// The functions of the module API are pointers that loading fills in, before

@@ -11,8 +11,7 @@ const LONGEST: usize = 128;
 
 /// Strings to be used again. A lock is taken and given back by the same owners
 /// over and over, and most of what a string costs is that the server allocates
-/// and frees it. Only for `static`s of the module, which are used on the main
-/// thread.
+/// and frees it.
 pub struct Recent(RefCell<Shelf>);
 
 struct Shelf {
@@ -62,6 +61,3 @@ fn hash(bytes: &[u8]) -> u64 {
     bytes.last_chunk().into_iter().for_each(add);
     hash >> 32
 }
-
-// SAFETY: main thread: every use goes through code that got a `Ctx`.
-unsafe impl Sync for Recent {}

@@ -92,27 +92,3 @@ impl Drop for Text {
         unsafe { api!(RedisModule_FreeString)(null_mut(), self.0) };
     }
 }
-
-// SAFETY: main thread: every use goes through code that got a `Ctx`.
-unsafe impl Send for Text {}
-
-/// A string that is made once and used by every command. Only for `static`s
-/// of the module, which are used on the main thread.
-pub struct Constant(Text);
-
-impl Constant {
-    /// Makes it.
-    pub fn new(bytes: &str) -> Constant {
-        Constant(Text::new(bytes.as_bytes()))
-    }
-}
-
-impl Deref for Constant {
-    type Target = Str;
-    fn deref(&self) -> &Str {
-        &self.0
-    }
-}
-
-// SAFETY: main thread: every use goes through code that got a `Ctx`.
-unsafe impl Sync for Constant {}

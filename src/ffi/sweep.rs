@@ -12,9 +12,6 @@ pub struct Sweep {
     met: u64,
 }
 
-// SAFETY: main thread: only code that runs there has it.
-unsafe impl Send for Sweep {}
-
 impl Sweep {
     /// A new walk.
     pub fn new() -> Option<Sweep> {

@@ -1,6 +1,6 @@
 //! Clients that wait.
 
-use super::{lock, run, Client, SERVER};
+use super::{run, Client, SERVER};
 use crate::core::WaiterId;
 use crate::engine::{Acquired, Answer, Ask, Error, Left};
 use crate::ffi::{BlockedId, Ctx, OnBlocked, Reply};
@@ -29,7 +29,7 @@ pub fn acquire(
 fn block(ctx: Ctx<'_>, id: WaiterId, render: fn(Answer) -> Reply) -> Option<Acquired> {
     match ctx.block::<Clients>() {
         Some(blocked) => {
-            if let Some(server) = lock(&SERVER).as_mut() {
+            if let Some(server) = SERVER.borrow_mut().as_mut() {
                 server.waiters.insert(blocked.id(), id);
                 server.clients.insert(id, Client { blocked, render });
                 server.engine.figures.waited += 1;
@@ -50,7 +50,7 @@ struct Clients;
 
 impl OnBlocked for Clients {
     fn unblocked(ctx: Ctx<'_>, id: BlockedId) -> Reply {
-        let mut server = lock(&SERVER);
+        let mut server = SERVER.borrow_mut();
         let Some(server) = server.as_mut() else {
             return Reply::Null;
         };
@@ -70,7 +70,7 @@ impl OnBlocked for Clients {
     }
 
     fn left(id: BlockedId) {
-        let mut server = lock(&SERVER);
+        let mut server = SERVER.borrow_mut();
         let Some(server) = server.as_mut() else {
             return;
         };
@@ -88,7 +88,7 @@ impl OnBlocked for Clients {
     }
 
     fn answered(ctx: Ctx<'_>, number: WaiterId, delivered: bool) {
-        let mut server = lock(&SERVER);
+        let mut server = SERVER.borrow_mut();
         if let Some(server) = server.as_mut() {
             server.engine.answered(ctx, number, delivered);
             if !delivered {

@@ -1,6 +1,6 @@
 //! What happens to the server and to its keys.
 
-use super::{audience, eviction, lock, HAS_NEWS, INBOX, SERVER};
+use super::{audience, eviction, HAS_NEWS, INBOX, SERVER};
 use crate::engine::Change;
 use crate::ffi::{Ctx, Event, Happened, OnEvent, OnKeyEvent};
 use crate::store;
@@ -53,7 +53,7 @@ impl OnEvent for Events {
             Happened::Role { primary } => {
                 audience::look(ctx);
                 PRIMARY.store(primary, Ordering::Relaxed);
-                if let Some(server) = lock(&SERVER).as_mut() {
+                if let Some(server) = SERVER.borrow_mut().as_mut() {
                     server.engine.retire();
                     // Who still waits at a replica is told so.
                     server.hurry();
@@ -65,7 +65,7 @@ impl OnEvent for Events {
             Happened::Flushed(db) => put(Change::Flushed(db)),
             Happened::Swapped(one, other) => put(Change::Swapped(one, other)),
             Happened::Disconnected(client) => {
-                let concerned = match SERVER.try_lock() {
+                let concerned = match SERVER.try_borrow_mut() {
                     Ok(server) => server.as_ref().is_some_and(|s| s.engine.has_session(client)),
                     Err(_) => true,
                 };
@@ -95,7 +95,7 @@ impl OnKeyEvent for Events {
             return;
         }
         let db = ctx.db();
-        let concerned = match SERVER.try_lock() {
+        let concerned = match SERVER.try_borrow_mut() {
             Ok(server) => server.as_ref().is_some_and(|server| server.engine.concerns(db, key)),
             // In the middle of the engine's own work.
             Err(_) => true,
@@ -113,11 +113,11 @@ impl OnKeyEvent for Events {
 
 /// Notes a change, and has it read soon.
 pub(super) fn put(change: Change) {
-    lock(&INBOX).push(change);
+    INBOX.borrow_mut().push(change);
     HAS_NEWS.store(true, Ordering::Relaxed);
     // While the engine works it reads the inbox when the next one comes by, and
     // the alarm sees to it that somebody does.
-    if let Ok(mut server) = SERVER.try_lock() {
+    if let Ok(mut server) = SERVER.try_borrow_mut() {
         if let Some(server) = server.as_mut() {
             server.hurry();
         }

@@ -1,13 +1,12 @@
 //! Whether the server could evict locks: keys that it takes away when memory
 //! runs short, while their holders go on.
 
-use super::lock;
-use crate::ffi::{Ctx, Info};
+use crate::ffi::{Ctx, Info, MainThread};
+use std::cell::RefCell;
 use std::ffi::CString;
-use std::sync::{Mutex, TryLockError};
 
 /// What to say about it; None: nothing.
-static WARNING: Mutex<Option<CString>> = Mutex::new(None);
+static WARNING: MainThread<RefCell<Option<CString>>> = MainThread::new(RefCell::new(None));
 
 /// Looks at the settings that decide it, and says so in the log when they are
 /// no longer what they were.
@@ -24,23 +23,17 @@ pub(super) fn look(ctx: Ctx<'_>) {
         );
         CString::new(text).ok()
     });
-    let mut known = lock(&WARNING);
-    if *known != warning {
+    if *WARNING.borrow() != warning {
         if let Some(text) = warning.as_ref().and_then(|warning| warning.to_str().ok()) {
             ctx.warn(&format!("rwlock: {text}"));
         }
-        *known = warning;
+        WARNING.replace(warning);
     }
 }
 
 /// The same in INFO.
 pub(super) fn tell(info: &mut Info<'_>) {
-    let known = match WARNING.try_lock() {
-        Ok(known) => known,
-        Err(TryLockError::Poisoned(known)) => known.into_inner(),
-        Err(TryLockError::WouldBlock) => return,
-    };
-    if let Some(warning) = known.as_ref() {
+    if let Some(warning) = WARNING.borrow().as_ref() {
         info.text(c"warning", warning);
     }
 }

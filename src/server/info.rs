@@ -4,7 +4,6 @@ use super::{eviction, SERVER};
 use crate::engine::{Engine, Progress};
 use crate::ffi::{Ctx, Info, OnInfo};
 use std::ffi::CStr;
-use std::sync::TryLockError;
 
 /// The version of the module, in one place: the package's.
 const VERSION: &CStr =
@@ -20,10 +19,8 @@ impl OnInfo for Section {
         info.text(c"version", VERSION);
         // Whoever asks in the middle of the engine's own work (the report of a
         // crash in it) is told no more than that.
-        let server = match SERVER.try_lock() {
-            Ok(server) => server,
-            Err(TryLockError::Poisoned(server)) => server.into_inner(),
-            Err(TryLockError::WouldBlock) => return,
+        let Ok(server) = SERVER.try_borrow() else {
+            return;
         };
         if let Some(server) = server.as_ref() {
             tell(info, &server.engine);

@@ -16,11 +16,11 @@ pub use version::check;
 
 use crate::core::{Millis, WaiterId};
 use crate::engine::{Answer, Change, Engine, Notice, Settings};
-use crate::ffi::{Alarm, Blocked, BlockedId, Ctx, OnAlarm, Reply, Text};
+use crate::ffi::{Alarm, Blocked, BlockedId, Ctx, MainThread, OnAlarm, Reply, Text};
 use crate::store::{self, Audience};
 use hashbrown::HashMap;
+use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The engine, and what connects it with the server.
 struct Server {
@@ -42,11 +42,12 @@ struct Client {
     render: fn(Answer) -> Reply,
 }
 
-static SERVER: Mutex<Option<Server>> = Mutex::new(None);
+/// Borrowed while it works; what happens meanwhile comes into the [`INBOX`].
+static SERVER: MainThread<RefCell<Option<Server>>> = MainThread::new(RefCell::new(None));
 
 /// What happened and is not yet noted: key events come in the middle of
 /// anything, also of the engine's own work.
-static INBOX: Mutex<Vec<Change>> = Mutex::new(Vec::new());
+static INBOX: MainThread<RefCell<Vec<Change>>> = MainThread::new(RefCell::new(Vec::new()));
 
 /// Whether there is anything in it.
 static HAS_NEWS: AtomicBool = AtomicBool::new(false);
@@ -71,7 +72,7 @@ pub fn start(ctx: Ctx<'_>, settings: Settings) -> Result<(), String> {
     // MODULE LOADEX does for a setting that there is not, must find no timer.
     server.alarm.set::<Rings>(1);
     server.armed = Some(0);
-    *lock(&SERVER) = Some(server);
+    SERVER.replace(Some(server));
     eviction::look(ctx);
     info::write(ctx);
     events::follow(ctx)
@@ -85,7 +86,7 @@ pub fn stop(ctx: Ctx<'_>) -> Result<(), String> {
                     take it out (+@rwlock may stay)"
             .into());
     }
-    *lock(&SERVER) = None;
+    SERVER.take();
     store::loop_is_done(ctx);
     Ok(())
 }
@@ -94,23 +95,22 @@ pub fn stop(ctx: Ctx<'_>) -> Result<(), String> {
 /// follows from it done after.
 pub fn run<R>(ctx: Ctx<'_>, work: impl FnOnce(&mut Engine) -> R) -> Option<R> {
     let (result, notices) = {
-        let mut server = lock(&SERVER);
+        let mut server = SERVER.borrow_mut();
         let server = server.as_mut()?;
         server.read_inbox();
         let result = work(&mut server.engine);
         server.finish(ctx);
         (result, server.engine.take_notices())
     };
-    raise(ctx, notices);
+    if !notices.is_empty() {
+        raise(ctx, notices);
+    }
     Some(result)
 }
 
 /// Raises the key events of what was done. Other modules may hear them, and do
 /// what they like: so only when all is done, and nothing is locked.
 fn raise(ctx: Ctx<'_>, notices: Vec<Notice>) {
-    if notices.is_empty() {
-        return;
-    }
     let db = ctx.db();
     for Notice { db, lock, what } in notices {
         ctx.select(db);
@@ -123,7 +123,7 @@ impl Server {
     fn read_inbox(&mut self) {
         if HAS_NEWS.load(Ordering::Relaxed) {
             HAS_NEWS.store(false, Ordering::Relaxed);
-            let changes = std::mem::take(&mut *lock(&INBOX));
+            let changes = INBOX.take();
             for change in changes {
                 self.engine.note(change);
             }
@@ -184,15 +184,9 @@ struct Rings;
 
 impl OnAlarm for Rings {
     fn ring(ctx: Ctx<'_>) {
-        if let Some(server) = lock(&SERVER).as_mut() {
+        if let Some(server) = SERVER.borrow_mut().as_mut() {
             server.armed = None;
         }
         run(ctx, |engine| engine.ring(ctx));
     }
-}
-
-/// A lock whose content is right whatever happened to its last user: a panic
-/// is an error reply, and the next command looks at the keys anew.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -2,13 +2,12 @@
 //! file. One table describes them all.
 
 use super::events::put;
-use super::lock;
 use crate::core::Policy;
 use crate::engine::{Change, Settings};
-use crate::ffi::{ConfigKind, Ctx, OnConfig};
+use crate::ffi::{ConfigKind, Ctx, MainThread, OnConfig};
 use crate::store::{Channels, ClusterPublish};
+use std::cell::Cell;
 use std::ffi::CStr;
-use std::sync::Mutex;
 
 /// A line of the table.
 struct Setting {
@@ -75,14 +74,14 @@ fn at_place<T: Copy>(place: i64, all: &[T]) -> T {
 
 /// The settings as CONFIG knows them. What the engine goes by follows when a
 /// CONFIG SET is done, for one that fails takes back what it has set.
-static CURRENT: Mutex<Settings> = Mutex::new(Settings::DEFAULT);
+static CURRENT: MainThread<Cell<Settings>> = MainThread::new(Cell::new(Settings::DEFAULT));
 
 /// What a module is loaded with. The arguments are the defaults, and what the
 /// server's configuration file says counts more: CONFIG REWRITE writes there.
 /// What is wrong is said in the error.
 pub fn load_settings(ctx: Ctx<'_>, args: &[&[u8]]) -> Result<Settings, String> {
     let defaults = arguments(args)?;
-    *lock(&CURRENT) = defaults;
+    CURRENT.set(defaults);
     for (number, Setting { name, kind, get, .. }) in TABLE.iter().enumerate() {
         if !ctx.register_config::<Live>(number, name, *kind, get(&defaults)) {
             return Err(format!("the server does not take the setting {name:?}"));
@@ -93,25 +92,26 @@ pub fn load_settings(ctx: Ctx<'_>, args: &[&[u8]]) -> Result<Settings, String> {
                     gives it; the line above says which, and what it can be"
             .into());
     }
-    Ok(*lock(&CURRENT))
+    Ok(CURRENT.get())
 }
 
 struct Live;
 
 impl OnConfig for Live {
     fn get(number: usize) -> i64 {
-        TABLE.get(number).map_or(0, |setting| (setting.get)(&lock(&CURRENT)))
+        TABLE.get(number).map_or(0, |setting| (setting.get)(&CURRENT.get()))
     }
 
     fn set(number: usize, value: i64) {
         if let Some(setting) = TABLE.get(number) {
-            (setting.set)(&mut lock(&CURRENT), value);
+            let mut settings = CURRENT.get();
+            (setting.set)(&mut settings, value);
+            CURRENT.set(settings);
         }
     }
 
     fn changed() {
-        let settings = *lock(&CURRENT);
-        put(Change::Settings(settings));
+        put(Change::Settings(CURRENT.get()));
     }
 }
 

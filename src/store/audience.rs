@@ -1,7 +1,7 @@
 //! Handing changes on, to replicas and to the AOF.
 
 use super::Store;
-use crate::ffi::{Ctx, Propagate, Str, Text};
+use crate::ffi::{Propagate, Str, Text};
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -36,22 +36,28 @@ pub fn audience() -> Audience {
 impl Store<'_> {
     /// Hands a change on as a plain command.
     pub(super) fn propagate(&self, command: &CStr, args: &[&Str]) {
-        if is_heard(self.ctx) {
+        if self.is_heard() {
             self.ctx.replicate(command, Propagate::Everywhere, args);
         }
     }
 
     /// Hands a new time of expiry on, a unix time in ms.
     pub(super) fn propagate_expiry(&self, key: &Str, at: i64) {
-        if is_heard(self.ctx) {
+        if self.is_heard() {
             let args = [key, &Text::number(at)];
             self.ctx.replicate(c"PEXPIREAT", Propagate::Everywhere, &args);
         }
     }
-}
 
-/// Whether anybody hears of a change. If not, the server still counts it, for
-/// the next RDB file.
-pub(super) fn is_heard(ctx: Ctx<'_>) -> bool {
-    audience() != Audience::Nobody || !ctx.count_change()
+    /// Whether anybody hears of a change. If not, the server still counts one
+    /// for the command, for the next RDB file.
+    pub(super) fn is_heard(&self) -> bool {
+        if audience() != Audience::Nobody {
+            return true;
+        }
+        if !self.counted.get() {
+            self.counted.set(self.ctx.count_change());
+        }
+        !self.counted.get()
+    }
 }

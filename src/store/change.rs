@@ -1,7 +1,6 @@
 //! Changing a lock: from what the keys say to what it shall be, in as few
 //! writes and propagated commands as it takes.
 
-use super::audience::is_heard;
 use super::fields::{Fields, Word};
 use super::holds::{Field, Stored, Whose};
 use super::names::write_field;
@@ -261,7 +260,7 @@ impl<'c> Store<'c> {
         match end {
             End::At(at) => {
                 key.set_expiry(Some(at));
-                if is_heard(self.ctx) {
+                if self.is_heard() {
                     let args = [name, value, &WORDS.pxat, &Text::number(at)];
                     self.ctx.replicate(c"SET", Propagate::Everywhere, &args);
                 }

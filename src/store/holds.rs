@@ -147,7 +147,7 @@ impl<'c> Store<'c> {
             Whose::Nobody => Slot::Lapsed,
             Whose::Ours => {
                 let end = key.expiry().map_or(End::Never, End::At);
-                if end.is_past(self.now) {
+                if end.is_past(self.now()) {
                     Slot::Lapsed
                 } else {
                     self.kept.replace(Some((name, key)));

@@ -15,7 +15,10 @@ pub struct Store<'c> {
     pub(super) key: &'c Str,
     pub(super) name: LockName<'c>,
     pub(super) access: Access,
-    pub(super) now: Millis,
+    /// Whether the server has counted a change that nobody hears of.
+    pub(super) counted: Cell<bool>,
+    /// The time, once it was asked for.
+    now: Cell<Option<Millis>>,
     /// The key itself; None when it is opened for reading and not there.
     pub(super) hash: Option<Key<'c>>,
     /// How many timeout keys were looked at.
@@ -55,7 +58,8 @@ impl<'c> Store<'c> {
             key,
             name,
             access,
-            now: ctx.now(),
+            counted: Cell::new(false),
+            now: Cell::new(None),
             hash: ctx.open(key, access),
             looked: Cell::new(0),
             kept: RefCell::new(None),
@@ -161,7 +165,9 @@ impl<'c> Store<'c> {
 
     /// The time that this command goes by.
     pub fn now(&self) -> Millis {
-        self.now
+        let now = self.now.get().unwrap_or_else(|| self.ctx.now());
+        self.now.set(Some(now));
+        now
     }
 
     /// The lock's hash, if it is there.

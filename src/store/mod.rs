@@ -27,7 +27,7 @@ pub use reservation::Reserved;
 pub use seen::Seen;
 pub use slot::{slot_owner, SlotOwner};
 
-use crate::ffi::{Constant, Ctx, Recent, Text};
+use crate::ffi::{Ctx, MainThread, Recent, Text};
 use lazy_static::lazy_static;
 use names::Name;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -66,28 +66,28 @@ fn is_cluster() -> bool {
 
 /// Words that nearly every change needs.
 struct Words {
-    mode: Constant,
-    read: Constant,
-    write: Constant,
-    pxat: Constant,
-    one: Constant,
-    zero: Constant,
-    empty: Constant,
+    mode: Text,
+    read: Text,
+    write: Text,
+    pxat: Text,
+    one: Text,
+    zero: Text,
+    empty: Text,
 }
 
 lazy_static! {
-    static ref WORDS: Words = Words {
-        mode: Constant::new("mode"),
-        read: Constant::new("read"),
-        write: Constant::new("write"),
-        pxat: Constant::new("PXAT"),
-        one: Constant::new("1"),
-        zero: Constant::new("0"),
-        empty: Constant::new(""),
-    };
+    static ref WORDS: MainThread<Words> = MainThread::new(Words {
+        mode: Text::new(b"mode"),
+        read: Text::new(b"read"),
+        write: Text::new(b"write"),
+        pxat: Text::new(b"PXAT"),
+        one: Text::new(b"1"),
+        zero: Text::new(b"0"),
+        empty: Text::new(b""),
+    });
 
     /// Names of keys, fields and channels that were used lately.
-    static ref NAMES: Recent = Recent::new();
+    static ref NAMES: MainThread<Recent> = MainThread::new(Recent::new());
 }
 
 /// A name as a string of the server's.

@@ -4,9 +4,9 @@ use super::names::Name;
 use super::seen::Seen;
 use super::{audience, is_cluster, text, Audience, Owner, Store, WORDS};
 use crate::core::Announcement;
-use crate::ffi::{Ctx, Propagate, Str, Text};
+use crate::ffi::{Ctx, MainThread, Propagate, Str, Text};
+use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Whether an end is announced on Redisson's channel.
 static TO_REDISSON: AtomicBool = AtomicBool::new(true);
@@ -92,7 +92,7 @@ impl Store<'_> {
         if !is_cluster() && audience() == Audience::Replicas {
             if AWAKE.load(Ordering::Relaxed) {
                 let (db, message) = (self.ctx.db(), message.to_text());
-                lock(&LATER).push(ForReplicas { db, channel, message });
+                LATER.borrow_mut().push(ForReplicas { db, channel, message });
             } else {
                 hand_on(self.ctx, &channel, message);
             }
@@ -111,7 +111,7 @@ struct ForReplicas {
 /// Those that go out when the server has done all that it was asked. Together
 /// with the change that they tell of they would make a transaction, which
 /// costs the server, the AOF and the replicas twice as much.
-static LATER: Mutex<Vec<ForReplicas>> = Mutex::new(Vec::new());
+static LATER: MainThread<RefCell<Vec<ForReplicas>>> = MainThread::new(RefCell::new(Vec::new()));
 
 /// Whether that time will come before it sleeps.
 static AWAKE: AtomicBool = AtomicBool::new(false);
@@ -124,12 +124,10 @@ pub fn loop_awakes() {
 /// It has done all that it was asked: hands on what was published meanwhile.
 pub fn loop_is_done(ctx: Ctx<'_>) {
     AWAKE.store(false, Ordering::Relaxed);
-    let mut later = lock(&LATER);
-    if later.is_empty() || ctx.writes_are_paused() {
+    if LATER.borrow().is_empty() || ctx.writes_are_paused() {
         return;
     }
-    let messages = std::mem::take(&mut *later);
-    drop(later);
+    let messages = LATER.take();
     if !ctx.situation().primary {
         return;
     }
@@ -143,10 +141,6 @@ pub fn loop_is_done(ctx: Ctx<'_>) {
 
 fn hand_on(ctx: Ctx<'_>, channel: &Str, message: &Str) {
     ctx.replicate(c"PUBLISH", Propagate::ReplicasOnly, &[channel, message]);
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Whose hold it was that ended, as the owner who looked saw the lock: its own,

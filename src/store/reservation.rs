@@ -4,7 +4,7 @@ use super::holds::count;
 use super::names::{check_owner, Name};
 use super::{text, Error, Store};
 use crate::core::{End, Token};
-use crate::ffi::{Key, Kind, Str, Text};
+use crate::ffi::{Access, Key, Kind, Str, Text};
 
 /// A reservation that stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ impl Store<'_> {
         let owner = key.string().to_vec();
         check_owner(&owner).map_err(|_| wrong)?;
         let end = key.expiry().map_or(End::Never, End::At);
-        Ok((!end.is_past(self.now)).then_some(Reserved { owner, end }))
+        Ok((!end.is_past(self.now())).then_some(Reserved { owner, end }))
     }
 
     /// Leaves or refreshes an owner's reservation.
@@ -65,7 +65,7 @@ impl Store<'_> {
 
     /// A key that is a string or not there.
     fn string_key(&self, name: &Name<'_>, wrong: &Error) -> Result<Option<Key<'_>>, Error> {
-        let Some(key) = self.open_derived(&text(name), self.access) else {
+        let Some(key) = self.open_derived(&text(name), Access::Read) else {
             return Ok(None);
         };
         match key.kind() {
