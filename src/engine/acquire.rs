@@ -70,9 +70,21 @@ impl Engine {
             true => Some(session_client(ctx)?),
             false => None,
         };
-        let (scene, mut store) = self.begin(ctx, ask.key)?;
-        end_of(&store, ask.lease)?;
-        let reserve = ask.reserve.map(|ms| end_of(&store, ms)).transpose()?;
+        self.on_lock(ctx, ask.key, |engine, scene, store| {
+            engine.acquire_on(scene, store, &owner, ask, session)
+        })
+    }
+
+    fn acquire_on(
+        &mut self,
+        scene: Scene<'_>,
+        store: &mut Store<'_>,
+        owner: &Owner<'_>,
+        ask: &Ask<'_>,
+        session: Option<u64>,
+    ) -> Result<Acquired, Error> {
+        end_of(store, ask.lease)?;
+        let reserve = ask.reserve.map(|ms| end_of(store, ms)).transpose()?;
         let until = match ask.block {
             Some(ms) if ms > 0 => {
                 Some(End::of_lease(store.now(), ms).ok_or(Error::InvalidTimeout)?)
@@ -81,27 +93,27 @@ impl Engine {
         };
         let Ask { want, lease, once, fence, .. } = *ask;
         let terms = Terms { want, lease, once, fence, session };
-        let taken = self.take(scene, &mut store, &owner, terms, Queueing::Behind)?;
+        let taken = self.take(scene, store, owner, terms, Queueing::Behind)?;
         let (lock, refusal, reserved) = match taken {
             Taken::Held(grant) => {
-                self.serve_holder(scene, &mut store, owner.bytes());
+                self.serve_holder(scene, store, owner.bytes());
                 if ask.want == Want::Read && self.settings.policy == Policy::PreferReaders {
                     // Readers that a reservation held up join, now that it is read.
-                    self.serve(scene, &mut store);
+                    self.serve(scene, store);
                 }
                 return Ok(Acquired::Held(grant.token));
             }
             Taken::Refused { lock, refusal, reserved } => (lock, refusal, reserved),
         };
-        if ask.block.is_some() && ctx.situation().may_block {
+        if ask.block.is_some() && scene.ctx.situation().may_block {
             let waiting = Waiting { terms, since: store.now(), until, refusal, reserved };
-            return self.wait(scene, &mut store, &owner, &lock, waiting);
+            return self.wait(scene, store, owner, &lock, waiting);
         }
         let others = reserved.as_ref().is_some_and(|by| by.owner != owner.bytes());
-        if let Some(end) = reserve.filter(|_| !others && !self.has_queue(scene, &store)) {
+        if let Some(end) = reserve.filter(|_| !others && !self.has_queue(scene, store)) {
             store.reserve(ask.owner, end);
         }
-        Ok(Acquired::Refused(left(&store, &lock, refusal, reserved)))
+        Ok(Acquired::Refused(left(store, &lock, refusal, reserved)))
     }
 
     /// Tries a request.
@@ -181,17 +193,18 @@ impl Engine {
         lease: Millis,
     ) -> Result<(), Error> {
         let owner = Owner::new(owner)?;
-        let (scene, mut store) = self.begin(ctx, key)?;
-        let lease = end_of(&store, lease)?;
-        let seen = self.look(scene, &store, &owner, Survey::Ends)?;
-        let after = core::downgrade(&seen.lock, lease);
-        let after = self.settled(scene, &mut store, &seen, &owner, after)?;
-        self.commit(scene, &mut store, &seen, &owner, &after)?;
-        self.notice(scene, &store, What::Released);
-        self.figures.count_released(seen.lock.own.writes);
-        self.bindings_follow_downgrade(scene, &store, &seen, &owner, &after);
-        self.serve(scene, &mut store);
-        Ok(())
+        self.on_lock(ctx, key, |engine, scene, store| {
+            let lease = end_of(store, lease)?;
+            let seen = engine.look(scene, store, &owner, Survey::Ends)?;
+            let after = core::downgrade(&seen.lock, lease);
+            let after = engine.settled(scene, store, &seen, &owner, after)?;
+            engine.commit(scene, store, &seen, &owner, &after)?;
+            engine.notice(scene, store, What::Released);
+            engine.figures.count_released(seen.lock.own.writes);
+            engine.bindings_follow_downgrade(scene, store, &seen, &owner, &after);
+            engine.serve(scene, store);
+            Ok(())
+        })
     }
 
     /// A rule's result; when it is NOTHELD, the lapsed holds that the look met

@@ -51,22 +51,25 @@ impl Engine {
         Ok(())
     }
 
-    /// Begins a command that writes: what lost connections held goes before it
-    /// looks, and what has lapsed.
+    /// Runs a command that writes: what lost connections held goes before it
+    /// looks, and what has lapsed. Here and not returned, for a [`Store`] is
+    /// larger than it is quick to move.
     #[inline(always)]
-    pub(super) fn begin<'c>(
+    pub(super) fn on_lock<R>(
         &mut self,
-        ctx: Ctx<'c>,
-        key: &'c Str,
-    ) -> Result<(Scene<'c>, Store<'c>), Error> {
+        ctx: Ctx<'_>,
+        key: &Str,
+        work: impl FnOnce(&mut Engine, Scene<'_>, &mut Store<'_>) -> Result<R, Error>,
+    ) -> Result<R, Error> {
         let scene = Scene::of_command(ctx);
         if self.has_to_clear_up() && !ctx.writes_are_paused() {
             self.clear_up(ctx);
             ctx.select(scene.db);
         }
-        let mut store = Store::open(ctx, key, Access::Write)?;
+        let name = Store::check(ctx, key)?;
+        let mut store = Store::of(ctx, key, name, Access::Write);
         self.catch_up(scene, &mut store);
-        Ok((scene, store))
+        work(self, scene, &mut store)
     }
 
     /// Brings what is remembered up to what the keys say, when nothing is

@@ -19,20 +19,21 @@ impl Engine {
         which: Which,
     ) -> Result<bool, Error> {
         let owner = Owner::new(owner)?;
-        let (scene, mut store) = self.begin(ctx, key)?;
-        let after = if self.sessions.is_empty() {
-            let seen = self.look(scene, &store, &owner, Survey::Release)?;
-            let after = core::release(&seen.lock, which, None);
-            let after = self.settled(scene, &mut store, &seen, &owner, after)?;
-            self.commit(scene, &mut store, &seen, &owner, &after)?;
-            self.figures.count_released(seen.lock.own.count() - after.own.count());
-            after
-        } else {
-            self.release_among_sessions(scene, &mut store, &owner, which)?
-        };
-        self.notice(scene, &store, What::Released);
-        self.serve(scene, &mut store);
-        Ok(after.is_free())
+        self.on_lock(ctx, key, |engine, scene, store| {
+            let after = if engine.sessions.is_empty() {
+                let seen = engine.look(scene, store, &owner, Survey::Release)?;
+                let after = core::release(&seen.lock, which, None);
+                let after = engine.settled(scene, store, &seen, &owner, after)?;
+                engine.commit(scene, store, &seen, &owner, &after)?;
+                engine.figures.count_released(seen.lock.own.count() - after.own.count());
+                after
+            } else {
+                engine.release_among_sessions(scene, store, &owner, which)?
+            };
+            engine.notice(scene, store, What::Released);
+            engine.serve(scene, store);
+            Ok(after.is_free())
+        })
     }
 
     fn release_among_sessions(
@@ -71,27 +72,29 @@ impl Engine {
         lease: Millis,
     ) -> Result<(), Error> {
         let owner = Owner::new(owner)?;
-        let (scene, mut store) = self.begin(ctx, key)?;
-        let lease = end_of(&store, lease)?;
-        let seen = self.look(scene, &store, &owner, Survey::Mode)?;
-        let after = core::renew(&seen.lock, lease);
-        let after = self.settled(scene, &mut store, &seen, &owner, after)?;
-        self.commit(scene, &mut store, &seen, &owner, &after)
+        self.on_lock(ctx, key, |engine, scene, store| {
+            let lease = end_of(store, lease)?;
+            let seen = engine.look(scene, store, &owner, Survey::Mode)?;
+            let after = core::renew(&seen.lock, lease);
+            let after = engine.settled(scene, store, &seen, &owner, after)?;
+            engine.commit(scene, store, &seen, &owner, &after)
+        })
     }
 
     /// FORCEUNLOCK. False when there was nothing to remove.
     pub fn force(&mut self, ctx: Ctx<'_>, key: &Str, only: Option<Mode>) -> Result<bool, Error> {
-        let (scene, mut store) = self.begin(ctx, key)?;
-        let last = self.last_owner(scene, &store);
-        let forced = store.force(only, last.as_deref())?;
-        if let Forced::Lock(holds) = forced {
-            self.figures.count_released(holds);
-            self.notice(scene, &store, What::Released);
-        }
-        if forced != Forced::Nothing {
-            self.remember(scene, &store, &Lock::free(), |_| 0, End::Never, Due::Exactly);
-            self.serve(scene, &mut store);
-        }
-        Ok(forced != Forced::Nothing)
+        self.on_lock(ctx, key, |engine, scene, store| {
+            let last = engine.last_owner(scene, store);
+            let forced = store.force(only, last.as_deref())?;
+            if let Forced::Lock(holds) = forced {
+                engine.figures.count_released(holds);
+                engine.notice(scene, store, What::Released);
+            }
+            if forced != Forced::Nothing {
+                engine.remember(scene, store, &Lock::free(), |_| 0, End::Never, Due::Exactly);
+                engine.serve(scene, store);
+            }
+            Ok(forced != Forced::Nothing)
+        })
     }
 }

@@ -47,13 +47,24 @@ pub enum Survey {
 
 impl<'c> Store<'c> {
     /// The keys of the lock `key`, for reading or also for writing.
-    #[inline(always)]
     pub fn open(ctx: Ctx<'c>, key: &'c Str, access: Access) -> Result<Store<'c>, Error> {
+        Ok(Store::of(ctx, key, Store::check(ctx, key)?, access))
+    }
+
+    /// Checks that a key can be a lock's, and that this server has it.
+    #[inline(always)]
+    pub fn check(ctx: Ctx<'c>, key: &'c Str) -> Result<LockName<'c>, Error> {
         let name = LockName::new(key.bytes(), is_cluster())?;
         if is_cluster() && !serves_slot(ctx, name) {
             return Err(Error::TryAgain);
         }
-        Ok(Store {
+        Ok(name)
+    }
+
+    /// The keys of the lock of this name, which was checked.
+    #[inline(always)]
+    pub fn of(ctx: Ctx<'c>, key: &'c Str, name: LockName<'c>, access: Access) -> Store<'c> {
+        Store {
             ctx,
             key,
             name,
@@ -64,7 +75,7 @@ impl<'c> Store<'c> {
             looked: Cell::new(0),
             kept: RefCell::new(None),
             reserved: RefCell::new(None),
-        })
+        }
     }
 
     /// Opens a derived key. Of each there is only one open at a time: one that
