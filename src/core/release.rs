@@ -1,6 +1,6 @@
 //! Giving back: UNLOCK (SPEC section 3).
 
-use super::{Kind, Lock, Mode};
+use super::{Holds, Kind, Lock, Mode, Others};
 
 /// Which hold UNLOCK gives back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,8 +51,12 @@ pub fn kind_to_release(lock: &Lock, which: Which) -> Option<Kind> {
 /// Decides an UNLOCK: the lock as it shall be. `rank`: which of the owner's
 /// read holds goes, counted from 0; None: the highest.
 pub fn release(lock: &Lock, which: Which, rank: Option<usize>) -> Result<Lock, NotHeld> {
+    let kind = kind_to_release(lock, which);
+    if lock.others == Others::None && is_last(&lock.own, kind) {
+        return Ok(Lock::free());
+    }
     let mut after = lock.clone();
-    match kind_to_release(lock, which) {
+    match kind {
         None if lock.own.is_empty() => return Err(NotHeld::of(lock, Kind::Read)),
         None => {
             after.own.reads.clear();
@@ -68,6 +72,15 @@ pub fn release(lock: &Lock, which: Which, rank: Option<usize>) -> Result<Lock, N
         None => after = Lock::free(),
     }
     Ok(after)
+}
+
+/// Whether the owner has only what it gives back.
+fn is_last(own: &Holds, kind: Option<Kind>) -> bool {
+    match kind {
+        None => !own.is_empty(),
+        Some(Kind::Write) => own.writes == 1 && own.reads.is_empty(),
+        Some(Kind::Read) => own.writes == 0 && own.reads.len() == 1,
+    }
 }
 
 fn give_read(lock: &mut Lock, rank: Option<usize>) -> Result<(), NotHeld> {

@@ -52,12 +52,23 @@ impl Recent {
 /// A quick one. Whoever chooses names that share a place gains nothing: they
 /// are made anew each time, as others are at first.
 fn hash(bytes: &[u8]) -> u64 {
-    const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
-    let mut hash = bytes.len() as u64;
-    let mut add = |word: &[u8; 8]| {
-        hash = (hash.rotate_left(5) ^ u64::from_le_bytes(*word)).wrapping_mul(SPREAD);
+    const BLOCK: usize = 16;
+    let mix = |hash: u64, block: [u8; BLOCK]| {
+        let word = u128::from_le_bytes(block);
+        let (low, high) = (word as u64 ^ hash, (word >> 64) as u64 ^ 0x9e37_79b9_7f4a_7c15);
+        let product = u128::from(low) * u128::from(high);
+        product as u64 ^ (product >> 64) as u64
     };
-    bytes.chunks_exact(8).filter_map(<[u8]>::first_chunk).for_each(&mut add);
-    bytes.last_chunk().into_iter().for_each(add);
-    hash >> 32
+    let mut hash = bytes.len() as u64;
+    let Some(last) = bytes.last_chunk() else {
+        let mut block = [0; BLOCK];
+        block[..bytes.len()].copy_from_slice(bytes);
+        return mix(hash, block);
+    };
+    let mut rest = bytes;
+    while let Some((block, behind)) = rest.split_first_chunk() {
+        hash = mix(hash, *block);
+        rest = behind;
+    }
+    mix(hash, *last)
 }

@@ -63,6 +63,9 @@ impl<'c> Store<'c> {
         mode: Mode,
         prepare: impl FnOnce(&mut Self),
     ) -> Result<(), Error> {
+        if seen.hash.is_none() && after.own.count() == 1 {
+            return self.write_first(owner, after, mode, prepare);
+        }
         let mut fields = Fields::default();
         if seen.hash.map(|hash| hash.mode) != Some(mode) {
             fields.set_mode(mode);
@@ -97,6 +100,34 @@ impl<'c> Store<'c> {
         for (owner, steps) in mended {
             self.write_timeouts(owner, &steps, Opened::new());
         }
+        Ok(())
+    }
+
+    /// Writes a lock that was free: it has a single hold, as most have while
+    /// they live.
+    fn write_first(
+        &mut self,
+        owner: &Owner<'_>,
+        after: &Lock,
+        mode: Mode,
+        prepare: impl FnOnce(&mut Self),
+    ) -> Result<(), Error> {
+        let (word, field): (&Str, &Str) = match mode {
+            Mode::Read => (&WORDS.read, owner.read_field()),
+            Mode::Write => (&WORDS.write, owner.write_field()),
+        };
+        let first = after.own.reads.first().map(|end| Step::Set(1, *end));
+        let opened = self.open_new_timeouts(&[], owner, first.as_slice())?;
+
+        prepare(self);
+        let Some(hash) = &self.hash else {
+            return Ok(());
+        };
+        hash.hash_set_two([(&WORDS.mode, word), (field, &WORDS.one)]);
+        self.propagate(c"HSET", &[self.key, &WORDS.mode, word, field, &WORDS.one]);
+        self.write_end(hash, None, after.end);
+        self.ctx.signal_modified(self.key);
+        self.write_timeouts(owner.bytes(), first.as_slice(), opened);
         Ok(())
     }
 
@@ -207,8 +238,13 @@ impl<'c> Store<'c> {
             return;
         };
         fields.write(self, hash);
+        self.write_end(hash, before.map(|hash| hash.end), end);
+        self.ctx.signal_modified(self.key);
+    }
+
+    fn write_end(&self, hash: &Key<'_>, before: Option<End>, end: End) {
         match end {
-            _ if same_end => {}
+            _ if before == Some(end) => {}
             End::At(at) => {
                 hash.set_expiry(Some(at));
                 self.propagate_expiry(self.key, at);
@@ -219,7 +255,6 @@ impl<'c> Store<'c> {
             }
             End::Never => {}
         }
-        self.ctx.signal_modified(self.key);
     }
 
     fn write_timeouts(&self, owner: &[u8], steps: &[Step], mut opened: Opened<'c>) {
