@@ -176,14 +176,16 @@ impl Memory {
 
     /// Forgets the lock that is remembered there.
     pub fn remove(&mut self, place: Place) {
-        let Some(known) = self.places.get_mut(place.index()).and_then(Option::take) else {
+        let Some(known) = self.at(place) else {
             return;
         };
-        if let Some(locks) = index(known.db).and_then(|index| self.dbs.get_mut(index)) {
-            if let Ok(found) = locks.find_entry(spread(known.hash), |found| found.place == place) {
+        let (db, hash) = (known.db, spread(known.hash));
+        if let Some(locks) = index(db).and_then(|index| self.dbs.get_mut(index)) {
+            if let Ok(found) = locks.find_entry(hash, |found| found.place == place) {
                 found.remove();
             }
         }
+        self.places[place.index()] = None;
         self.free.push(place);
     }
 

@@ -7,7 +7,7 @@ use super::names::write_field;
 use super::numbering::{live_ends, renumber, Slot, Step, Steps};
 use super::publish::whose;
 use super::seen::{Seen, Stale};
-use super::{text, Error, Owner, Store, WORDS};
+use super::{text, Error, Owner, Store, Words, WORDS};
 use crate::core::{announcement, Announcement, End, Lock, Mode};
 use crate::ffi::{Access, Key, Propagate, Str, Text};
 use smallvec::SmallVec;
@@ -112,9 +112,10 @@ impl<'c> Store<'c> {
         mode: Mode,
         prepare: impl FnOnce(&mut Self),
     ) -> Result<(), Error> {
-        let (word, field): (&Str, &Str) = match mode {
-            Mode::Read => (&WORDS.read, owner.read_field()),
-            Mode::Write => (&WORDS.write, owner.write_field()),
+        let Words { mode: mode_field, read, write, one, .. } = &**WORDS;
+        let (value, field): (&Str, &Str) = match mode {
+            Mode::Read => (read, owner.read_field()),
+            Mode::Write => (write, owner.write_field()),
         };
         let first = after.own.reads.first().map(|end| Step::Set(1, *end));
         let opened = self.open_new_timeouts(&[], owner, first.as_slice())?;
@@ -123,8 +124,8 @@ impl<'c> Store<'c> {
         let Some(hash) = &self.hash else {
             return Ok(());
         };
-        hash.hash_set_two([(&WORDS.mode, word), (field, &WORDS.one)]);
-        self.propagate(c"HSET", &[self.key, &WORDS.mode, word, field, &WORDS.one]);
+        hash.hash_set_two([(mode_field, value), (field, one)]);
+        self.propagate(c"HSET", &[self.key, mode_field, value, field, one]);
         self.write_end(hash, None, after.end);
         self.ctx.signal_modified(self.key);
         self.write_timeouts(owner.bytes(), first.as_slice(), opened);
