@@ -73,8 +73,10 @@ impl Engine {
         owner: &Owner<'_>,
         survey: Survey,
     ) -> Result<Seen, Error> {
-        if store.field_count() < MANY {
-            return store.look(owner, survey);
+        match store.field_count() {
+            0 if !store.exists() => return Ok(Seen::nothing()),
+            fields if fields < MANY => return store.look(owner, survey),
+            _ => {}
         }
         let known = self.memory.get(scene.db, store.name());
         if known.is_some_and(|known| known.readers.is_none()) {

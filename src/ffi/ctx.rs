@@ -122,6 +122,14 @@ impl<'a> Ctx<'a> {
         status == raw::REDISMODULE_OK as c_int
     }
 
+    /// Whether a key can be opened for reading without a trace: Redis 7.0 counts
+    /// a miss of one that is not there, and tells of it.
+    pub fn looks_unseen(self) -> bool {
+        // SAFETY: the pointer is set at load, or stays None.
+        let tell = unsafe { raw::RedisModule_GetOpenKeyModesAll };
+        tell.is_some()
+    }
+
     /// How many keys the selected database has.
     pub fn key_count(self) -> u64 {
         // SAFETY: a valid context.

@@ -2,7 +2,7 @@
 
 use super::holds::{count, Excess, Field, Stored};
 use super::names::{field_name, write_field, FieldName};
-use super::numbering::live_ends;
+use super::numbering::{live_ends, Slots};
 use super::seen::{OwnStored, Seen, Stale};
 use super::{is_cluster, text, Entry, Error, Held, LockName, Owner, Reserved, WORDS};
 use crate::core::{End, Ends, Holds, Lock, Millis, Mode, Others};
@@ -268,7 +268,10 @@ impl<'c> Store<'c> {
                 (stored(Mode::Read)?, writes)
             }
         };
-        let slots = self.slots(owner.bytes(), reads, Excess::Refuse)?;
+        let slots = match reads {
+            0 => Slots::new(),
+            reads => self.slots(owner.bytes(), reads, Excess::Refuse)?,
+        };
         Ok((OwnStored { reads, slots, writes }, unknown == 0))
     }
 

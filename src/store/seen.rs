@@ -38,7 +38,7 @@ pub(super) struct OwnStored {
 
 impl Seen {
     /// No hash.
-    pub(super) fn nothing() -> Seen {
+    pub fn nothing() -> Seen {
         Seen {
             lock: Lock::free(),
             earliest: End::Never,
@@ -105,6 +105,9 @@ impl Seen {
 
     /// How many lapsed holds a commit removes.
     pub fn lapsed(&self) -> u64 {
+        if self.own.slots.is_empty() && self.debris.is_empty() {
+            return 0;
+        }
         let of_others = self.debris.iter().map(|field| match &field.stored {
             Stored::Reads(slots) => lapsed(slots),
             Stored::Writes(_) => 0,
