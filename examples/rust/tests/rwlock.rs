@@ -134,6 +134,7 @@ fn a_lease_is_renewed_and_its_loss_is_told() {
             },
         )
         .unwrap();
+    // Three times as long as the lease.
     sleep(Duration::from_millis(900));
     lock.check().unwrap();
     cmd("RWLOCK.FORCEUNLOCK")
@@ -217,6 +218,7 @@ fn a_wait_goes_on_after_a_failover() {
         .arg(1)
         .exec(&mut server())
         .unwrap();
+    // A replica for a while, on which those who ask again are refused.
     sleep(Duration::from_millis(200));
     cmd("REPLICAOF")
         .arg("NO")
