@@ -199,13 +199,16 @@ fn weather(server: &Server, seed: u64, events: u64) {
     println!("seed {seed}");
     let started = Instant::now();
     let mut storm = Storm::new(server, seed);
+    let mut compared = 0;
     for _ in 0..3 {
         storm.rage(events / 3);
         storm.calm();
         assert_eq!(storm.books.under_way(), storm.releases(), "the books are wrong");
         assert_agreement(server, &mut storm);
-        assert!(!storm.waiting().is_empty(), "nobody waits: nothing was compared");
+        // None, if the last event of the storm was a FLUSHALL, or nearly.
+        compared += storm.waiting().len();
     }
+    assert!(compared > 0, "nobody waited: nothing was compared");
     storm.wind_up(&mut server.connection());
     println!("{events} events in {:?}", started.elapsed());
     assert_everything_happened(&storm);

@@ -153,7 +153,9 @@ fn a_lapse_serves_the_queue() {
             crowd.ok(hold);
             let ends = Instant::now() + Duration::from_millis(150);
             let at = crowd.waits(request).granted();
-            assert!(at >= asked + Duration::from_millis(150), "{hold}: it had not lapsed");
+            // Less one: from 7.4 on, Redis removes a key in the very ms of its
+            // expiry, and not after it, when it clears away what has expired.
+            assert!(at >= asked + Duration::from_millis(149), "{hold}: it had not lapsed");
             late.push(at.saturating_duration_since(ends));
         }
         // The median: see above.
