@@ -6,6 +6,7 @@
 
 mod acquire;
 mod announce;
+mod arrivals;
 mod deadlock;
 mod fence;
 mod lock;
@@ -20,13 +21,14 @@ mod turns;
 
 pub use acquire::{acquire, downgrade, upgrade, Kind, Refusal, Request, Reservation, Verdict};
 pub use announce::{announcement, Announcement};
+pub use arrivals::Arrivals;
 pub use deadlock::{find_cycle, Blockers, Circle};
 pub use fence::{token, Token};
 pub use lock::{Ends, Holds, Lock, Mode, Others};
 pub use queue::{OwnerId, Policy, Queue, WaiterId, Want};
 pub use release::{kind_to_release, release, NotHeld, Which};
 pub use renew::renew;
-pub use serve::{serve, serve_owner, Ledger, Turn};
+pub use serve::{serve, serve_owner, Granted, Ledger, Turn};
 pub use time::{End, Millis};
 
 /// Why a rule refuses to count further.

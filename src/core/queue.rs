@@ -1,7 +1,7 @@
 //! Who waits for a lock, and in what order they are served (SPEC section 4).
 
-use super::{Lock, Mode, Reservation};
-use hashbrown::HashMap;
+use super::{Arrivals, Lock, Mode, Reservation};
+use hashbrown::{hash_map, HashMap};
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::sync::Arc;
 
@@ -41,14 +41,20 @@ pub struct Queue {
     upgrades: BTreeMap<WaiterId, OwnerId>,
     readers: BTreeMap<WaiterId, OwnerId>,
     writers: BTreeMap<WaiterId, OwnerId>,
-    owners: HashMap<OwnerId, BTreeMap<WaiterId, Want>>,
+    owners: HashMap<OwnerId, Arrivals<Want>>,
+    /// Who writes, as far as it is known here: a hint, for others may change the
+    /// lock.
+    pub writer: Option<OwnerId>,
 }
 
 impl Queue {
     /// Adds a waiter behind all others of its kind.
     pub fn push(&mut self, id: WaiterId, want: Want, owner: OwnerId) {
         self.line_mut(want).insert(id, owner.clone());
-        self.owners.entry(owner).or_default().insert(id, want);
+        match self.owners.entry(owner) {
+            hash_map::Entry::Vacant(new) => _ = new.insert(Arrivals::One(id, want)),
+            hash_map::Entry::Occupied(mut own) => own.get_mut().insert(id, want),
+        }
     }
 
     /// Removes a waiter. False when it was not there.
@@ -57,11 +63,8 @@ impl Queue {
             return false;
         };
         let owner = place.remove();
-        if let Some(own) = self.owners.get_mut(&owner) {
-            own.remove(&id);
-            if own.is_empty() {
-                self.owners.remove(&owner);
-            }
+        if self.owners.get_mut(&owner).is_some_and(|own| own.remove(id) == 0) {
+            self.owners.remove(&owner);
         }
         true
     }
@@ -84,7 +87,7 @@ impl Queue {
 
     /// The waiters of an owner, in the order of arrival.
     pub fn of_owner(&self, owner: &[u8]) -> impl Iterator<Item = (WaiterId, Want)> + '_ {
-        self.owners.get(owner).into_iter().flatten().map(|(&id, &want)| (id, want))
+        self.owners.get(owner).into_iter().flat_map(Arrivals::iter)
     }
 
     /// An upgrade that waits, of an owner other than this.
@@ -132,7 +135,7 @@ impl Queue {
         }
         if let Some(owner) = reserved {
             let (owner, own) = self.owners.get_key_value(owner)?;
-            return own.iter().next().map(|(&id, &want)| (id, want, owner));
+            return own.iter().next().map(|(id, want)| (id, want, owner));
         }
         match policy {
             Policy::PreferWriters => first(Want::Write).or_else(|| first(Want::Read)),

@@ -2,6 +2,7 @@
 
 use super::queue::{OwnerId, Policy, Queue, WaiterId, Want};
 use super::Mode;
+use smallvec::SmallVec;
 
 /// What serving needs to know and to do outside the rules.
 pub trait Ledger {
@@ -26,14 +27,17 @@ pub enum Turn {
     NotYet,
 }
 
+/// The owners that were granted something.
+pub type Granted = SmallVec<[OwnerId; 1]>;
+
 /// Serves the queue in its order until the first who has to go on waiting.
 /// Gives back the owners that were granted something.
 pub fn serve<L: Ledger>(
     queue: &mut Queue,
     policy: Policy,
     ledger: &mut L,
-) -> Result<Vec<OwnerId>, L::Error> {
-    let mut granted = Vec::new();
+) -> Result<Granted, L::Error> {
+    let mut granted = Granted::new();
     let mut last = None;
     while !queue.is_empty() {
         let (mode, reserved) = ledger.standing()?;
@@ -52,6 +56,7 @@ pub fn serve<L: Ledger>(
             Turn::Granted => {
                 queue.remove(id, want);
                 serve_owner(queue, &owner, ledger)?;
+                queue.writer = (want != Want::Read).then(|| owner.clone());
                 granted.push(owner);
                 // A writer is alone with what serving its owner granted, and
                 // readers let no writer in: there is no need to try.

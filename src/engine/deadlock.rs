@@ -3,7 +3,7 @@
 use super::memory::LockId;
 use super::wait::{Answer, Waiter};
 use super::{Engine, Error, Scene};
-use crate::core::{find_cycle, Blockers, Circle, OwnerId};
+use crate::core::{find_cycle, Arrivals, Blockers, Circle, Lock, OwnerId};
 use crate::ffi::{Access, Ctx, Text};
 use crate::store::{self, Store};
 use std::collections::{BTreeSet, HashSet};
@@ -26,6 +26,22 @@ impl Engine {
         let circle = find_cycle(owner, |of| self.blockers(scene, store, owner, of));
         scene.ctx.select(scene.db);
         circle
+    }
+
+    /// The same for an owner that has just begun to wait for a lock. Where this is
+    /// the only one that is waited for, those who wait do so one way: nobody waits
+    /// for one who came last and holds nothing here.
+    pub(super) fn circle_closed_by(
+        &self,
+        scene: Scene<'_>,
+        store: &Store<'_>,
+        owner: &OwnerId,
+        lock: &Lock,
+    ) -> Option<Circle> {
+        if self.queues == 1 && self.several.is_empty() && lock.own.is_empty() {
+            return None;
+        }
+        self.circle_through(scene, store, owner)
     }
 
     /// After a grant: as long as the new holder is part of a circle, the
@@ -62,7 +78,7 @@ impl Engine {
             ctx.select(lock.db);
             let key = Text::new(&lock.name);
             let holders = Store::open(ctx, &key, Access::Read)
-                .and_then(|store| self.waiting_among(&store))
+                .and_then(|store| self.waiting_among(&store, lock.db))
                 .unwrap_or_default();
             suspects.extend(holders);
         }
@@ -70,7 +86,7 @@ impl Engine {
     }
 
     fn circle_from(&self, ctx: Ctx<'_>, owner: &OwnerId) -> Option<Circle> {
-        let waiter = self.waits_of.get(owner)?.first().and_then(|id| self.waiters.get(id))?;
+        let waiter = self.waits_of.get(owner)?.iter().find_map(|(id, ())| self.waiters.get(&id))?;
         let LockId { db, name } = &waiter.lock;
         ctx.select(*db);
         let key = Text::new(name);
@@ -100,17 +116,17 @@ impl Engine {
         owner: &OwnerId,
     ) -> Blockers {
         let mut blockers = Blockers::default();
-        for id in self.waits_of.get(owner).into_iter().flatten() {
-            let Some(waiter) = self.waiters.get(id) else {
+        for (id, ()) in self.waits_of.get(owner).into_iter().flat_map(Arrivals::iter) {
+            let Some(waiter) = self.waiters.get(&id) else {
                 continue;
             };
             let holders = self.waiting_holders(scene, store, waiter);
             for holder in holders.iter().filter(|holder| *holder != owner) {
-                blockers.add(holder, *id);
+                blockers.add(holder, id);
             }
             let LockId { db, name } = &waiter.lock;
             if let Some(queue) = self.memory.get(*db, name).and_then(|known| known.queue.as_ref()) {
-                let behind = (*id, waiter.terms.want);
+                let behind = (id, waiter.terms.want);
                 let policy = self.settings.policy;
                 let kept = self.several.iter().chain([start]);
                 queue.add_those_ahead(behind, owner, &holders, kept, policy, &mut blockers);
@@ -127,17 +143,25 @@ impl Engine {
     ) -> Vec<OwnerId> {
         let lock = &waiter.lock;
         if lock.db == scene.db && *lock.name == *at_hand.name() {
-            return self.waiting_among(at_hand).unwrap_or_default();
+            return self.waiting_among(at_hand, lock.db).unwrap_or_default();
         }
         scene.ctx.select(lock.db);
         let key = Text::new(&lock.name);
         let store = Store::open(scene.ctx, &key, Access::Read);
-        store.and_then(|store| self.waiting_among(&store)).unwrap_or_default()
+        store.and_then(|store| self.waiting_among(&store, lock.db)).unwrap_or_default()
     }
 
-    /// The holders of a lock who wait: whichever are fewer, those who wait
-    /// anywhere or those who hold this, are looked through.
-    fn waiting_among(&self, store: &Store<'_>) -> Result<Vec<OwnerId>, store::Error> {
+    /// The holders of a lock who wait. If it is not the one who is remembered to
+    /// write, whichever are fewer are looked through: those who wait anywhere, or
+    /// those who hold this.
+    fn waiting_among(&self, store: &Store<'_>, db: i32) -> Result<Vec<OwnerId>, store::Error> {
+        let queue = self.memory.get(db, store.name()).and_then(|known| known.queue.as_ref());
+        if let Some(writer) = queue.and_then(|queue| queue.writer.as_ref()) {
+            if store.has_sole_writer(writer)? {
+                let waits = self.waits_of.contains_key(writer);
+                return Ok(waits.then(|| writer.clone()).into_iter().collect());
+            }
+        }
         if self.waits_of.len() > store.field_count() {
             let waits = |owner: &[u8]| self.waits_of.get_key_value(owner).map(|(id, _)| id.clone());
             return store.live_owners(waits);

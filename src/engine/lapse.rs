@@ -69,7 +69,9 @@ impl Engine {
         let name = Store::check(ctx, key)?;
         let mut store = Store::of(ctx, key, name, Access::Write);
         self.catch_up(scene, &mut store);
-        work(self, scene, &mut store)
+        let result = work(self, scene, &mut store);
+        store.clear_away();
+        result
     }
 
     /// Brings what is remembered up to what the keys say, when nothing is

@@ -36,7 +36,7 @@ pub use inspect::{Holder, Picture, QueueLength, WaiterPicture};
 pub use notices::Notice;
 pub use wait::{Answer, Left};
 
-use crate::core::{End, Millis, OwnerId, Policy, WaiterId};
+use crate::core::{Arrivals, End, Millis, OwnerId, Policy, WaiterId};
 use crate::ffi::Ctx;
 use crate::store::{Channels, ClusterPublish, Store};
 use alarms::Alarms;
@@ -95,7 +95,7 @@ pub struct Engine {
     /// For how many locks they wait.
     queues: usize,
     /// The waiters of each owner that has any, over all locks.
-    waits_of: HashMap<OwnerId, BTreeSet<WaiterId>>,
+    waits_of: HashMap<OwnerId, Arrivals<()>>,
     sessions: Sessions,
     /// The owners with several waiters: the only ones that a place in a queue
     /// can make part of a circle.

@@ -75,43 +75,69 @@ impl Engine {
     ) -> Result<Seen, Error> {
         match store.field_count() {
             0 if !store.exists() => return Ok(Seen::nothing()),
-            fields if fields < MANY => return store.look(owner, survey),
+            fields if fields < MANY => return self.look_at_few(scene, store, owner, survey),
             _ => {}
         }
         let known = self.memory.get(scene.db, store.name());
         if known.is_some_and(|known| known.readers.is_none()) {
             self.remember_readers(scene, store);
         }
-        match self.others(scene, store, owner)? {
-            Some(others) => store.look_beside(owner, others),
+        match self.latest_reader(scene, store, owner)? {
+            Some(latest) => store.look_beside_readers(owner, latest),
             None => store.look(owner, survey),
         }
     }
 
-    /// The others, if they are remembered and it is true.
-    fn others(
+    /// Looks at a lock with few holders. While somebody waits for it it is
+    /// remembered who writes.
+    fn look_at_few(
         &mut self,
         scene: Scene<'_>,
         store: &Store<'_>,
         owner: &Owner<'_>,
-    ) -> Result<Option<Others>, Error> {
+        survey: Survey,
+    ) -> Result<Seen, Error> {
+        if self.waiters.is_empty() || survey != Survey::Mode {
+            return store.look(owner, survey);
+        }
+        let known = self.memory.get_mut(scene.db, store.name());
+        let Some(queue) = known.and_then(|known| known.queue.as_mut()) else {
+            return store.look(owner, survey);
+        };
+        let Some(writer) = queue.writer.as_ref().filter(|writer| ***writer != *owner.bytes())
+        else {
+            return store.look(owner, survey);
+        };
+        let seen = store.look_beside_writer(owner, writer)?;
+        if seen.lock.others != Others::Writer {
+            queue.writer = None;
+        }
+        Ok(seen)
+    }
+
+    /// When the last of the others ends, if that is remembered and true.
+    fn latest_reader(
+        &mut self,
+        scene: Scene<'_>,
+        store: &Store<'_>,
+        owner: &Owner<'_>,
+    ) -> Result<Option<End>, Error> {
         let Some(known) = self.memory.get_mut(scene.db, store.name()) else {
             return Ok(None);
         };
         let Some(readers) = &known.readers else {
             return Ok(None);
         };
-        let others = match readers.latest_of_others(owner.bytes()) {
+        match readers.latest_of_others(owner.bytes()) {
             Some((end, other)) if store.read_ends(other)?.iter().max() == Some(&end) => {
-                Others::Readers { latest: Some(end) }
+                Ok(Some(end))
             }
             // Nobody else, or not as remembered: look at the keys.
             _ => {
                 known.readers = None;
-                return Ok(None);
+                Ok(None)
             }
-        };
-        Ok(Some(others))
+        }
     }
 
     /// Remembers what an owner holds now.

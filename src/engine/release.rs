@@ -20,6 +20,9 @@ impl Engine {
     ) -> Result<bool, Error> {
         let owner = Owner::new(owner)?;
         self.on_lock(ctx, key, |engine, scene, store| {
+            if engine.has_queue(scene, store) {
+                store.await_successor();
+            }
             let after = if engine.sessions.is_empty() {
                 let seen = engine.look(scene, store, &owner, Survey::Release)?;
                 let after = core::release(&seen.lock, which, None);

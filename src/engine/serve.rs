@@ -3,8 +3,9 @@
 use super::acquire::{Queueing, Taken};
 use super::wait::Answer;
 use super::{Engine, Error, Scene};
-use crate::core::{self, Ledger, Lock, Mode, OwnerId, Queue, Reservation, Turn, WaiterId, Want};
-use crate::ffi::Text;
+use crate::core::{
+    self, Granted, Ledger, Lock, Mode, OwnerId, Queue, Reservation, Turn, WaiterId, Want,
+};
 use crate::store::{Owner, Store};
 
 impl Engine {
@@ -16,7 +17,7 @@ impl Engine {
                 Ok(granted) => granted,
                 Err(error) => {
                     turns.engine.fail_all(queue, &error);
-                    Vec::new()
+                    Granted::new()
                 }
             }
         });
@@ -29,7 +30,7 @@ impl Engine {
             if let Err(error) = core::serve_owner(queue, &owner, turns) {
                 turns.engine.fail_all(queue, &error);
             }
-            vec![owner]
+            Granted::from_elem(owner, 1)
         });
     }
 
@@ -39,7 +40,7 @@ impl Engine {
         &mut self,
         scene: Scene<'_>,
         store: &mut Store<'_>,
-        serve: impl FnOnce(&mut Turns<'_, '_, '_>, &mut Queue) -> Vec<OwnerId>,
+        serve: impl FnOnce(&mut Turns<'_, '_, '_>, &mut Queue) -> Granted,
     ) {
         if self.waiters.is_empty() {
             return;
@@ -144,12 +145,11 @@ impl Ledger for Turns<'_, '_, '_> {
         Ok((known.and_then(|known| known.mode), reserved.map(|by| by.owner.into())))
     }
 
-    fn attempt(&mut self, id: WaiterId, _: Want, owner: &OwnerId) -> Result<Turn, Error> {
+    fn attempt(&mut self, id: WaiterId, _: Want, _: &OwnerId) -> Result<Turn, Error> {
         let Some(waiter) = self.engine.waiters.get(&id) else {
             return Ok(Turn::Failed);
         };
-        let terms = waiter.terms;
-        let name = Text::new(owner);
+        let (terms, name) = (waiter.terms, waiter.name.clone());
         let taken = Owner::new(&name).map_err(Error::from).and_then(|owner| {
             self.engine.take(self.scene, self.store, &owner, terms, Queueing::Served)
         });

@@ -6,15 +6,18 @@ use super::figures::Told;
 use super::memory::LockId;
 use super::sessions::Grant;
 use super::{Engine, Error, Scene};
-use crate::core::{End, Lock, Millis, Mode, OwnerId, Refusal, WaiterId, Want};
+use crate::core::{Arrivals, End, Lock, Millis, Mode, Others, OwnerId, Refusal, WaiterId, Want};
 use crate::ffi::{Access, Ctx, Text};
 use crate::store::{Owner, Reserved, Store, Survey};
+use hashbrown::hash_map::Entry;
 
 /// A client that waits for a lock.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Waiter {
     pub lock: LockId,
     pub owner: OwnerId,
+    /// The owner's name, as the server keeps it.
+    pub name: Text,
     pub terms: Terms,
     pub since: Millis,
     pub until: Option<End>,
@@ -68,6 +71,7 @@ impl Engine {
         waiting: Waiting,
     ) -> Result<Acquired, Error> {
         let want = waiting.terms.want;
+        let name = owner.name().to_text();
         let owner: OwnerId = owner.bytes().into();
         if want == Want::Write && lock.mode() == Some(Mode::Read) && !lock.own.reads.is_empty() {
             return Err(Error::Deadlock(vec![owner]));
@@ -87,12 +91,17 @@ impl Engine {
         self.last_waiter += 1;
         let id = self.last_waiter;
         queue.push(id, want, owner.clone());
+        if queue.writer.is_none() && queue.len() > 1 && lock.others == Others::Writer {
+            // All who come after this one will look for him.
+            queue.writer = store.writer().ok().flatten().map(OwnerId::from);
+        }
         if let Some(End::At(at)) = waiting.until {
             self.alarms.add(at, Alarm::Waiter(id));
         }
         let waiter = Waiter {
             lock: known.id(),
             owner: owner.clone(),
+            name,
             terms: waiting.terms,
             since: waiting.since,
             until: waiting.until,
@@ -101,12 +110,14 @@ impl Engine {
             told: Told::Other,
         };
         self.waiters.insert(id, waiter);
-        let waits = self.waits_of.entry(owner.clone()).or_default();
-        waits.insert(id);
-        if waits.len() > 1 {
-            self.several.insert(owner.clone());
+        match self.waits_of.entry(owner.clone()) {
+            Entry::Vacant(new) => _ = new.insert(Arrivals::One(id, ())),
+            Entry::Occupied(mut waits) => {
+                waits.get_mut().insert(id, ());
+                self.several.insert(owner.clone());
+            }
         }
-        while let Some(circle) = self.circle_through(scene, store, &owner) {
+        while let Some(circle) = self.circle_closed_by(scene, store, &owner, lock) {
             if circle.youngest == id {
                 self.drop_waiter(id);
                 return Err(Error::Deadlock(circle.owners));
@@ -177,11 +188,11 @@ impl Engine {
             self.alarms.remove(at, Alarm::Waiter(id));
         }
         if let Some(waits) = self.waits_of.get_mut(&waiter.owner) {
-            waits.remove(&id);
-            if waits.len() < 2 {
+            let left = waits.remove(id);
+            if left < 2 {
                 self.several.remove(&waiter.owner);
             }
-            if waits.is_empty() {
+            if left == 0 {
                 self.waits_of.remove(&waiter.owner);
                 self.unsettled.remove(&waiter.owner);
             } else {

@@ -6,6 +6,9 @@ use std::ffi::c_int;
 use std::marker::PhantomData;
 use std::ptr::{null_mut, NonNull};
 
+/// How the API marks the deletion of a field, in the place of its value.
+const DELETION: *mut raw::RedisModuleString = std::ptr::without_provenance_mut(1);
+
 /// What a key is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
@@ -120,8 +123,6 @@ impl Key<'_> {
     /// Sets a field of a hash, which is made if it is not there, or, without a
     /// value, deletes it. The hash goes with its last field.
     pub fn hash_set(&self, field: &Str, value: Option<&Str>) {
-        // How the API marks a deletion: the pointer 1.
-        let deletion = std::ptr::without_provenance_mut(1);
         // SAFETY: an open key; a field and a value, ended by null. The server
         // copies both.
         unsafe {
@@ -129,23 +130,23 @@ impl Key<'_> {
                 self.raw(),
                 raw::REDISMODULE_HASH_NONE as c_int,
                 field.raw(),
-                value.map_or(deletion, Str::raw),
+                value.map_or(DELETION, Str::raw),
                 null_mut::<raw::RedisModuleString>(),
             );
         }
     }
 
-    /// Sets two fields of a hash at once.
-    pub fn hash_set_two(&self, [one, other]: [(&Str, &Str); 2]) {
+    /// Sets or deletes two fields of a hash, one after the other.
+    pub fn hash_set_two(&self, [one, other]: [(&Str, Option<&Str>); 2]) {
         // SAFETY: as in `hash_set`, with two fields.
         unsafe {
             api!(RedisModule_HashSet)(
                 self.raw(),
                 raw::REDISMODULE_HASH_NONE as c_int,
                 one.0.raw(),
-                one.1.raw(),
+                one.1.map_or(DELETION, Str::raw),
                 other.0.raw(),
-                other.1.raw(),
+                other.1.map_or(DELETION, Str::raw),
                 null_mut::<raw::RedisModuleString>(),
             );
         }

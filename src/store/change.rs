@@ -27,6 +27,20 @@ pub enum Forced {
 }
 
 impl<'c> Store<'c> {
+    /// What is given back from now on may be handed over: a hash that is left
+    /// without holds stays until [`Store::clear_away`], for the next holder.
+    pub fn await_successor(&mut self) {
+        self.awaited = true;
+    }
+
+    /// Deletes a hash that was left to a successor, and that nobody took.
+    pub fn clear_away(&mut self) {
+        if self.vacated.take().is_some() {
+            self.delete_hash();
+            self.propagate(c"DEL", &[self.key]);
+        }
+    }
+
     /// Makes the lock that was `seen` into `after`, as the owner who looked
     /// sees it, and removes the lapsed holds that the look met. Announces what
     /// ended; `last`: who was to hold the lock last, if that is remembered. On
@@ -121,11 +135,23 @@ impl<'c> Store<'c> {
         let opened = self.open_new_timeouts(&[], owner, first.as_slice())?;
 
         prepare(self);
+        let handed_over = mode == Mode::Write && after.end != End::Never;
+        let vacated = self.vacated.take_if(|_| handed_over);
+        self.clear_away();
         let Some(hash) = &self.hash else {
             return Ok(());
         };
-        hash.hash_set_two([(mode_field, value), (field, one)]);
-        self.propagate(c"HSET", &[self.key, mode_field, value, field, one]);
+        match vacated {
+            Some(vacated) => {
+                hash.hash_set_two([(&vacated, None), (field, Some(one))]);
+                self.propagate(c"HDEL", &[self.key, &vacated]);
+                self.propagate(c"HSET", &[self.key, field, one]);
+            }
+            None => {
+                hash.hash_set_two([(mode_field, Some(value)), (field, Some(one))]);
+                self.propagate(c"HSET", &[self.key, mode_field, value, field, one]);
+            }
+        }
         self.write_end(hash, None, after.end);
         self.ctx.signal_modified(self.key);
         self.write_timeouts(owner.bytes(), first.as_slice(), opened);
@@ -135,6 +161,10 @@ impl<'c> Store<'c> {
     /// Deletes the hash and the owner's timeout keys. Nobody else has a live
     /// one.
     fn delete_lock(&mut self, seen: &Seen, owner: &Owner<'_>) -> Result<(), Error> {
+        if seen.single && self.awaited {
+            self.vacated = Some(owner.write_field().to_text());
+            return Ok(());
+        }
         if seen.own.slots.is_empty() {
             self.delete_hash();
             self.propagate(c"DEL", &[self.key]);

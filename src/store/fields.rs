@@ -64,7 +64,7 @@ impl<'a> Fields<'a> {
             }
             let mut pairs = args[1..].chunks_exact(4);
             for pair in &mut pairs {
-                hash.hash_set_two([(pair[0], pair[1]), (pair[2], pair[3])]);
+                hash.hash_set_two([(pair[0], Some(pair[1])), (pair[2], Some(pair[3]))]);
             }
             if let [field, value] = *pairs.remainder() {
                 hash.hash_set(field, Some(value));

@@ -28,6 +28,11 @@ pub struct Store<'c> {
     pub(super) kept: RefCell<Option<(Text, Key<'c>)>>,
     /// The reservation that stands, once it was looked for.
     pub(super) reserved: RefCell<Option<Option<Reserved>>>,
+    /// Whether somebody waits to whom the lock may be handed over.
+    pub(super) awaited: bool,
+    /// The field of the write hold that alone made the lock and is given back,
+    /// while the hash is left to the next holder: to everybody the lock is free.
+    pub(super) vacated: Option<Text>,
 }
 
 /// How much to find out about the holds of others.
@@ -43,6 +48,15 @@ pub enum Survey {
     /// The same, for giving back: of a lock that a single write hold makes, not
     /// even its end, for it ends with that.
     Release,
+}
+
+/// Who else is known to hold a lock, before it is looked at.
+#[derive(Clone, Copy)]
+enum Beside<'a> {
+    /// Readers until then, if it is read.
+    Readers(End),
+    /// This writer, if that is true.
+    Writer(&'a [u8]),
 }
 
 impl<'c> Store<'c> {
@@ -75,6 +89,8 @@ impl<'c> Store<'c> {
             looked: Cell::new(0),
             kept: RefCell::new(None),
             reserved: RefCell::new(None),
+            awaited: false,
+            vacated: None,
         }
     }
 
@@ -112,13 +128,24 @@ impl<'c> Store<'c> {
         Ok(live_ends(&self.slots(owner, count, Excess::Refuse)?))
     }
 
+    /// Whether an owner writes, and nobody else has any hold, live or not.
+    pub fn has_sole_writer(&self, owner: &[u8]) -> Result<bool, Error> {
+        let Some(hash) = self.hash()? else {
+            return Ok(false);
+        };
+        Ok(hash.field_count() == 2
+            && write_count(hash, owner)? > 0
+            && mode_of(hash)? == Mode::Write)
+    }
+
     /// Whether an owner has a live hold.
     pub fn is_held_by(&self, owner: &[u8]) -> Result<bool, Error> {
         let Some(hash) = self.hash()? else {
             return Ok(false);
         };
-        let writes = || hash.hash_get(&text(&write_field(owner))).is_some();
-        Ok(!self.read_ends(owner)?.is_empty() || mode_of(hash)? == Mode::Write && writes())
+        let writes =
+            || Ok::<_, Error>(mode_of(hash)? == Mode::Write && write_count(hash, owner)? > 0);
+        Ok(!self.read_ends(owner)?.is_empty() || writes()?)
     }
 
     /// The ends of the live read holds of all owners.
@@ -166,7 +193,7 @@ impl<'c> Store<'c> {
 
     /// Whether the key is there, whatever it holds.
     pub fn exists(&self) -> bool {
-        self.hash.as_ref().is_some_and(|key| key.kind() != Kind::Empty)
+        self.vacated.is_none() && self.hash.as_ref().is_some_and(|key| key.kind() != Kind::Empty)
     }
 
     /// Whether the server would let a waiter's own command write now.
@@ -183,7 +210,7 @@ impl<'c> Store<'c> {
 
     /// The lock's hash, if it is there.
     pub(super) fn hash(&self) -> Result<Option<&Key<'c>>, Error> {
-        let Some(key) = &self.hash else {
+        let Some(key) = self.hash.as_ref().filter(|_| self.vacated.is_none()) else {
             return Ok(None);
         };
         match key.kind() {
@@ -198,22 +225,40 @@ impl<'c> Store<'c> {
         self.look_with(owner, survey, None)
     }
 
-    /// The same, when it is known who else holds the lock.
-    pub fn look_beside(&self, owner: &Owner<'_>, others: Others) -> Result<Seen, Error> {
-        self.look_with(owner, Survey::Mode, Some(others))
+    /// The same, when it is known that nobody else holds the lock longer than
+    /// until then, and that somebody reads so long.
+    pub fn look_beside_readers(&self, owner: &Owner<'_>, latest: End) -> Result<Seen, Error> {
+        self.look_with(owner, Survey::Mode, Some(Beside::Readers(latest)))
+    }
+
+    /// Looks for the lock's mode, first at the write holds of somebody else who
+    /// is believed to write.
+    pub fn look_beside_writer(&self, owner: &Owner<'_>, writer: &[u8]) -> Result<Seen, Error> {
+        self.look_with(owner, Survey::Mode, Some(Beside::Writer(writer)))
     }
 
     fn look_with(
         &self,
         owner: &Owner<'_>,
         survey: Survey,
-        told: Option<Others>,
+        beside: Option<Beside<'_>>,
     ) -> Result<Seen, Error> {
         let Some(hash) = self.hash()? else {
             return Ok(Seen::nothing());
         };
         let mode = mode_of(hash)?;
-        let (own, alone) = self.own(hash, mode, owner)?;
+        let writes = match beside {
+            Some(Beside::Writer(writer)) if mode == Mode::Write => write_count(hash, writer)?,
+            _ => 0,
+        };
+        let told = match beside {
+            Some(Beside::Readers(latest)) if mode == Mode::Read => {
+                Some(Others::Readers { latest: Some(latest) })
+            }
+            _ => (writes > 0).then_some(Others::Writer),
+        };
+        let unknown = hash.field_count() - 1 - usize::from(writes > 0);
+        let (own, alone) = self.own(hash, mode, owner, unknown)?;
         let single = alone && mode == Mode::Write && own.writes == 1 && own.reads == 0;
         let is_last = single && survey == Survey::Release;
         let stale = Stale { mode, end: if is_last { End::Never } else { end_of(hash) } };
@@ -226,8 +271,8 @@ impl<'c> Store<'c> {
             Mode::Write => holds.writes > 0,
         };
         let mut earliest = holds.reads.iter().copied().fold(stale.end, End::min);
-        let mut met = holds.count();
-        let (others, debris) = if let (Some(others), Mode::Read) = (told, stale.mode) {
+        let mut met = holds.count().saturating_add(writes);
+        let (others, debris) = if let Some(others) = told {
             (others, Vec::new())
         } else if alone || (survey == Survey::Mode && own_tells_mode) {
             (Others::None, Vec::new())
@@ -236,7 +281,7 @@ impl<'c> Store<'c> {
         };
         let lock = Lock { own: holds, others, end: stale.end };
         let lock = if lock.is_free() { Lock::free() } else { lock };
-        Ok(Seen { lock, earliest, holds: met, hash: Some(stale), own, debris })
+        Ok(Seen { lock, earliest, holds: met, hash: Some(stale), own, single, debris })
     }
 
     /// What the hash and the timeout keys say of the owner's own holds, and
@@ -247,8 +292,8 @@ impl<'c> Store<'c> {
         hash: &Key<'_>,
         mode: Mode,
         owner: &Owner<'_>,
+        mut unknown: usize,
     ) -> Result<(OwnStored, bool), Error> {
-        let mut unknown = hash.field_count() - 1;
         let mut stored = |kind| {
             if unknown == 0 {
                 return Ok(0);
@@ -379,6 +424,10 @@ pub(super) fn mode_of(hash: &Key<'_>) -> Result<Mode, Error> {
         Some(_) => Err(Error::WrongType("the hash has an unknown mode")),
         None => Err(Error::WrongType("the hash has no mode")),
     }
+}
+
+fn write_count(hash: &Key<'_>, owner: &[u8]) -> Result<u64, Error> {
+    hash.hash_get(&text(&write_field(owner))).map_or(Ok(0), |value| count(value.bytes()))
 }
 
 fn end_of(hash: &Key<'_>) -> End {

@@ -26,6 +26,11 @@ impl<'a> Owner<'a> {
         Owner { name: &super::WORDS.empty, bytes: b"", write_field: OnceCell::new() }
     }
 
+    /// The name, as the server keeps it.
+    pub fn name(&self) -> &'a Str {
+        self.name
+    }
+
     /// The name itself.
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes

@@ -15,6 +15,8 @@ pub struct Seen {
     pub holds: u64,
     pub(super) hash: Option<Stale>,
     pub(super) own: OwnStored,
+    /// Whether a single write hold of the owner is all that the hash tells of.
+    pub(super) single: bool,
     /// Fields of others that are no longer true.
     pub(super) debris: Vec<Field>,
 }
@@ -45,6 +47,7 @@ impl Seen {
             holds: 0,
             hash: None,
             own: OwnStored::default(),
+            single: false,
             debris: Vec::new(),
         }
     }

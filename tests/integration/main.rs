@@ -33,6 +33,7 @@ mod freed_by_others;
 mod freed_by_scripts;
 mod fuzz;
 mod grants_refused;
+mod handed_over;
 mod harness;
 mod harness_self;
 mod info;

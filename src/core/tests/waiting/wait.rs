@@ -77,7 +77,7 @@ impl World {
     pub fn serve(&mut self, place: Place) {
         self.with_queue(place, |world, queue| {
             let policy = world.policy;
-            serve(queue, policy, &mut Turns { world, place }).unwrap_or_default()
+            serve(queue, policy, &mut Turns { world, place }).unwrap_or_default().to_vec()
         });
     }
 
