@@ -79,6 +79,31 @@ pub fn cpu_time(pid: u32) -> f64 {
     family(pid).into_iter().map(of_process).sum()
 }
 
+/// How long a process has run, to the moment: [`cpu_time`] tells of what it does
+/// just now only when it next sleeps.
+pub struct CpuClock(libc::clockid_t);
+
+impl CpuClock {
+    /// That of a process, without its children.
+    pub fn of(pid: u32) -> Self {
+        let mut clock = 0;
+        let pid = libc::pid_t::try_from(pid).expect("a pid");
+        // SAFETY: writes the one number that it is given.
+        let failed = unsafe { libc::clock_getcpuclockid(pid, &mut clock) };
+        assert_eq!(failed, 0, "no clock of process {pid}");
+        Self(clock)
+    }
+
+    /// The time, in ns.
+    pub fn now(&self) -> f64 {
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: writes the one time that it is given.
+        let failed = unsafe { libc::clock_gettime(self.0, &mut time) };
+        assert_eq!(failed, 0, "the process is gone");
+        time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
+    }
+}
+
 /// A process and its children.
 fn family(pid: u32) -> Vec<u32> {
     let mut family = vec![pid];

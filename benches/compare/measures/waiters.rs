@@ -1,207 +1,377 @@
 //! What it costs the server to hand a lock over, by how many wait for it: the
-//! CPU of its process, over a PING baseline with as many clients and as many
-//! round trips.
+//! CPU of its process, over a PING baseline with as many clients.
 //!
-//! Clients stand in a ring and take turns. In each turn one of them sends two
-//! commands and gets two replies, in the same rhythm whatever they are:
+//! Commands come one at a time, and each while the server is busy with a batch of
+//! PINGs of somebody else: what it takes to wake a server, or a client, is much
+//! more than all that is compared here, and depends on what else there is to do.
+//! So each is measured on its own, with its replies, and nothing else.
 //!
-//! |           | first                            | second                            |
-//! |-----------|----------------------------------|-----------------------------------|
-//! | baseline  | PING                             | PING                              |
-//! | plain     | UNLOCK of a lock of its own      | WLOCK of it                       |
-//! | hand-over | UNLOCK of the lock that all want | WLOCK with BLOCK, answered before |
-//! |           |                                  | its next turn                     |
+//! | step      | command                              | who is answered          |
+//! |-----------|--------------------------------------|--------------------------|
+//! | ping      | PING                                 | the client               |
+//! | unheard   | PUBLISH to nobody                    | the client               |
+//! | heard     | PUBLISH                              | the client, and another  |
+//! | lock      | WLOCK of a lock of its own           | the client               |
+//! | unlock    | UNLOCK of it                         | the client               |
+//! | queue     | WLOCK with BLOCK of the lock         | nobody                   |
+//! | hand over | UNLOCK of the lock                   | the client, and the next |
 //!
-//! So a turn of the hand-over has all of a waiter's life in it: it gets into the
-//! queue, is granted by the UNLOCK of another client, and is told. In the end
-//! everybody gives the lock back and nobody queues again: that is the UNLOCK, the
-//! grant and what the waiter is told, alone.
+//! Each has its baseline in a PING that answers as many; what it costs to answer
+//! another client is what PUBLISH costs more when it is heard. A hand-off, all of
+//! a waiter's life, is the last two steps over two PINGs, as lock and unlock are.
+//!
+//! Beside it stands what the server itself does for a client that waits: BLPOP,
+//! served by LPUSH, over LPUSH and LPOP of a list that nobody else wants.
+//!
+//! Those who wait stand in a ring: who has handed the lock over gets in line
+//! again. As many others (but not too many for one process) take turns with what
+//! is compared, for a client that was not heard of for long costs more.
 
 use super::{line, Bench};
-use crate::harness::{call, Server};
-use crate::machine::cpu_time;
+use crate::harness::Server;
+use crate::machine::CpuClock;
 use crate::plot::{lines, Line};
 use crate::report::{Figure, Section};
 use crate::stats::{alternate, number, Rounds};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
+use std::time::{Duration, Instant};
 
-/// Of fewer than this the end of a round, in which nobody queues again, is too
-/// short to be measured.
-const ENOUGH: usize = 1_000;
+const LEASE: usize = 3_600_000;
+
+/// The most clients of a kind that do not wait.
+const MOST: usize = 4_000;
+
+/// How many PINGs keep the server busy.
+const BATCH: usize = 100;
+
+/// A server whose time did not go on for so long sleeps.
+const ASLEEP: Duration = Duration::from_micros(40);
 
 pub fn measure(bench: &mut Bench) {
-    let sizes: &[usize] = bench.size(&[10, 10_000], &[1, 10, 100, 1_000, 10_000]);
-    let (rounds, turns) = bench.size((2, 5_000), (5, 10_000));
+    let sizes: &[usize] = bench.size(&[1, 10, 10_000], &[1, 10, 100, 1_000, 10_000]);
+    let (rounds, turns) = bench.size((3, 1_000), (9, 1_500));
     bench.progress(format_args!("{rounds} rounds of {turns} turns, {sizes:?} waiters"));
     let mut rings: Vec<Ring> = sizes.iter().map(|size| Ring::new(bench, *size)).collect();
     let all = alternate(rounds, &mut rings, |ring, _| ring.round(turns));
-    let mut curve = Line::new("rwlock");
+    let mut curves = [Line::new("rwlock"), Line::new("BLPOP, LPUSH")];
     let mut rows = Vec::new();
     for (size, costs) in sizes.iter().zip(&all) {
-        let show = |figure: fn(&Costs) -> f64| rounds_of(costs, figure).show();
+        let show = |trade, figure: fn(&Costs) -> f64| rounds_of(costs, trade, figure).show();
         rows.push(vec![
             number(*size as f64),
-            show(|costs| costs.ping),
-            show(Costs::plain),
-            show(Costs::handover),
-            if *size < ENOUGH { "–".into() } else { show(Costs::last) },
+            show(0, Costs::plain),
+            show(0, Costs::queue),
+            show(0, Costs::hand_over),
+            show(0, Costs::hand_off),
+            show(1, Costs::plain),
+            show(1, Costs::hand_over),
+            show(1, Costs::hand_off),
         ]);
-        curve.add(*size as f64, rounds_of(costs, Costs::handover).median());
+        for (trade, curve) in curves.iter_mut().enumerate() {
+            curve.add(*size as f64, rounds_of(costs, trade, Costs::hand_off).median());
+        }
     }
-    let of = |wanted: usize| {
+    let of = |wanted: usize, trade, figure: fn(&Costs) -> f64| {
         let index = sizes.iter().position(|size| *size == wanted).unwrap_or_default();
-        rounds_of(&all[index], Costs::handover)
+        rounds_of(&all[index], trade, figure)
     };
+    let dear = |trade, figure| of(1, trade, figure).over(&of(1, trade, Costs::plain));
+    let what = format!(
+        "an UNLOCK that hands over to the one waiter / a plain UNLOCK and WLOCK, process CPU over \
+         a PING baseline (the server's own, LPUSH to BLPOP / LPUSH and LPOP: {})",
+        number(dear(1, Costs::hand_over).median())
+    );
+    bench.figure(Figure::new(&what, dear(0, Costs::hand_over)).under(1.5, 1.2));
+    let what = format!(
+        "the same, with what it took to get into the queue (the server's own: {})",
+        number(dear(1, Costs::hand_off).median())
+    );
+    bench.figure(Figure::new(&what, dear(0, Costs::hand_off)));
+    let grows = |from, figure| of(10_000, 0, figure).over(&of(from, 0, figure));
+    let what = "an UNLOCK that hands over, with 10,000 waiters / with one";
+    bench.figure(Figure::new(what, grows(1, Costs::hand_over)).under(1.2, 1.0));
     let what =
         "cost of a hand-off (process CPU over a PING baseline) with 10,000 waiters / with 10";
-    bench.figure(Figure::new(what, of(10_000).over(&of(10))).under(1.5, 1.2));
+    bench.figure(Figure::new(what, grows(10, Costs::hand_off)).under(1.5, 1.2));
     bench.section(
         Section::new("Growth: waiters for one lock")
             .say(
-                "Process CPU in µs, less that of two PINGs in the same rhythm with as many \
-                 clients connected. *Hand-off*: an UNLOCK that hands the lock to the next \
-                 waiter, both answers, and a WLOCK with BLOCK that gets into the queue. *Without \
-                 queueing again*: while the queue runs empty, over one PING. Beside it the \
-                 UNLOCK and WLOCK of a lock that nobody else wants.",
+                "Process CPU in µs, one command at a time, on a server that is busy with PINGs of \
+                 somebody else: nobody has to be woken for it. All is over PINGs with as many \
+                 answers; what an answer to another client takes is what PUBLISH takes more with \
+                 a subscriber. *Lock + unlock*: of a lock that nobody else wants. *Hand-off*: a \
+                 WLOCK with BLOCK gets into the queue, and an UNLOCK hands over to the next \
+                 waiter. Beside it the server's own: LPUSH and LPOP of a list that nobody else \
+                 wants; and an LPUSH that hands over to a waiting BLPOP.",
             )
             .table(
                 [
                     "waiters",
-                    "two PINGs",
-                    "lock + unlock, nobody waits",
+                    "lock + unlock",
+                    "getting into the queue",
+                    "UNLOCK that hands over",
                     "hand-off",
-                    "without queueing again",
+                    "LPUSH + LPOP",
+                    "LPUSH that hands over",
+                    "with BLPOP",
                 ],
                 rows,
             )
             .plot(
                 "waiters",
-                lines("A hand-off, by the waiters there are", "waiters", "µs", &[curve]),
+                lines("A hand-off, by the waiters there are", "waiters", "µs", &curves),
             ),
     );
 }
 
-fn rounds_of(costs: &[Costs], figure: fn(&Costs) -> f64) -> Rounds {
-    costs.iter().map(figure).collect()
+fn rounds_of(costs: &[[Costs; 2]], trade: usize, figure: fn(&Costs) -> f64) -> Rounds {
+    costs.iter().map(|costs| figure(&costs[trade])).collect()
 }
 
-/// What each kind of turn cost in a round, in us.
+/// A command of a client's number, and its reply.
+type Command = (fn(usize) -> String, &'static str);
+
+/// What is handed over, and how.
+struct Trade {
+    /// What takes and gives back what nobody else wants.
+    alone: [Command; 2],
+    /// What waits for what all want.
+    wait: Command,
+    /// What hands it over.
+    give: Command,
+}
+
+const LOCK: Trade = Trade {
+    alone: [
+        (|n| format!("RWLOCK.WLOCK own:{n} owner:{n} {LEASE}"), "+OK\r\n"),
+        (|n| format!("RWLOCK.UNLOCK own:{n} owner:{n}"), ":1\r\n"),
+    ],
+    wait: (|n| format!("RWLOCK.WLOCK wanted owner:{n} {LEASE} BLOCK 0"), "+OK\r\n"),
+    give: (|n| format!("RWLOCK.UNLOCK wanted owner:{n}"), ":1\r\n"),
+};
+
+const LIST: Trade = Trade {
+    alone: [
+        (|n| format!("LPUSH list:{n} owner"), ":1\r\n"),
+        (|n| format!("LPOP list:{n}"), "$5\r\nowner\r\n"),
+    ],
+    wait: (|_| "BLPOP queue 0".into(), "*2\r\n$5\r\nqueue\r\n$5\r\nowner\r\n"),
+    give: (|_| "LPUSH queue owner".into(), ":1\r\n"),
+};
+
+/// What a step of each kind cost in a round, in us.
 struct Costs {
     ping: f64,
-    plain: f64,
-    handover: f64,
-    /// Without queueing again.
-    last: f64,
+    unheard: f64,
+    heard: f64,
+    alone: [f64; 2],
+    queue: f64,
+    hand_over: f64,
 }
 
 impl Costs {
+    fn answer(&self) -> f64 {
+        self.heard - self.unheard
+    }
+
     fn plain(&self) -> f64 {
-        self.plain - self.ping
+        self.alone[0] + self.alone[1] - 2.0 * self.ping
     }
 
-    fn handover(&self) -> f64 {
-        self.handover - self.ping
+    fn queue(&self) -> f64 {
+        self.queue - self.ping + self.answer()
     }
 
-    /// Over one PING: half a turn, though two clients get a reply.
-    fn last(&self) -> f64 {
-        self.last - self.ping / 2.0
+    fn hand_over(&self) -> f64 {
+        self.hand_over - self.ping - self.answer()
+    }
+
+    fn hand_off(&self) -> f64 {
+        self.queue() + self.hand_over()
     }
 }
 
 /// Clients that take turns, and a server of their own.
 struct Ring {
-    server: Server,
-    clients: Vec<TcpStream>,
+    _server: Server,
+    cpu: CpuClock,
+    /// Those who wait, and the one who holds.
+    line: Vec<TcpStream>,
+    /// Each hears of a channel, and goes on sending commands, as RESP3 allows.
+    others: Vec<TcpStream>,
+    /// Keeps the server busy.
+    busy: TcpStream,
     turn: usize,
 }
 
-/// A command for each client, and its reply.
-struct Sent {
-    commands: Vec<Vec<u8>>,
-    reply: &'static str,
-    /// Do those who send it stand in a queue, in the order in which it comes?
-    queues: bool,
-}
-
 impl Ring {
-    /// One holds the lock and one may not have queued again yet: so many wait,
-    /// or one more.
     fn new(bench: &mut Bench, waiters: usize) -> Self {
         let server = bench.start(Server::builder());
         let connect = |_| {
             let stream = TcpStream::connect(("127.0.0.1", server.port())).expect("connect");
             stream.set_nodelay(true).expect("switch off Nagle's algorithm");
+            // One that sleeps would have to be woken.
+            stream.set_nonblocking(bench.layout.spins()).expect("choose how to wait");
             stream
         };
-        let clients = (0..waiters + 2).map(connect).collect();
-        Self { server, clients, turn: 0 }
-    }
-
-    fn round(&mut self, turns: usize) -> Costs {
-        let lease = 3_600_000;
-        let ping = self.every(|_| "PING".into(), "+PONG\r\n");
-        let (ping, _) = self.all(turns, &ping, &ping);
-
-        let take = self.every(|n| format!("RWLOCK.WLOCK own:{n} owner:{n} {lease}"), "+OK\r\n");
-        let give = self.every(|n| format!("RWLOCK.UNLOCK own:{n} owner:{n}"), ":1\r\n");
-        let (plain, _) = self.all(turns, &give, &take);
-
-        let take = |n| format!("RWLOCK.WLOCK wanted owner:{n} {lease} BLOCK 0");
-        let take = Sent { queues: true, ..self.every(take, "+OK\r\n") };
-        let give = self.every(|n| format!("RWLOCK.UNLOCK wanted owner:{n}"), ":1\r\n");
-        let (handover, last) = self.all(turns, &give, &take);
-        Costs { ping, plain, handover, last }
-    }
-
-    fn every(&self, say: impl Fn(usize) -> String, reply: &'static str) -> Sent {
-        let commands = (0..self.clients.len()).map(|n| line(&say(n))).collect();
-        Sent { commands, reply, queues: false }
-    }
-
-    /// What a turn costs with these two commands, and what one costs in which
-    /// the second is not sent any more.
-    fn all(&mut self, turns: usize, first: &Sent, second: &Sent) -> (f64, f64) {
-        let mut control = self.server.connection();
-        for step in 0..self.clients.len() {
-            self.send(self.turn + step, second);
-            if second.queues {
-                // The server looks at many sockets at once, in any order, and
-                // these are to come in the order of the ring.
-                call!(control, "PING").expect("ping");
-            }
+        let line = (0..=waiters).map(connect).collect();
+        let mut others: Vec<TcpStream> = (0..=waiters.min(MOST)).map(connect).collect();
+        let mut busy = connect(0);
+        for (number, other) in others.iter_mut().enumerate() {
+            let channel = channel(number);
+            // The reply is long, and nobody's concern.
+            send(other, "CLIENT REPLY OFF");
+            send(other, "HELLO 3");
+            send(other, "CLIENT REPLY ON");
+            receive(other, "+OK\r\n");
+            send(other, &format!("SUBSCRIBE {channel}"));
+            receive(other, &format!(">3\r\n{}{}:1\r\n", bulk("subscribe"), bulk(&channel)));
         }
-        let cost = self.turns(turns, first, second, true);
-        (cost, self.turns(self.clients.len(), first, second, false))
+        // As the lock is free, so there is an element for the first who asks.
+        send(&mut busy, &LIST.give.0(0));
+        receive(&mut busy, LIST.give.1);
+        let cpu = CpuClock::of(server.pid());
+        Self { _server: server, cpu, line, others, busy, turn: 0 }
     }
 
-    /// So many turns; what one cost, in us.
-    fn turns(&mut self, count: usize, first: &Sent, second: &Sent, again: bool) -> f64 {
-        let before = cpu_time(self.server.pid());
-        for _ in 0..count {
-            // Of its last turn.
-            self.receive(self.turn, second);
-            self.send(self.turn, first);
-            self.receive(self.turn, first);
-            if again {
-                self.send(self.turn, second);
+    fn round(&mut self, turns: usize) -> [Costs; 2] {
+        [LOCK, LIST].map(|trade| self.costs(&trade, turns))
+    }
+
+    /// Medians: some steps meet what the server does now and then.
+    fn costs(&mut self, trade: &Trade, turns: usize) -> Costs {
+        // All but one get in line, and the first gets it at once.
+        for ahead in 0..self.line.len() - 1 {
+            self.in_order(|ring| ring.wait(trade, ahead));
+        }
+        self.is_granted(trade, 0);
+        let mut all: [Vec<f64>; 7] = Default::default();
+        for _ in 0..turns {
+            let (alone, together) = (self.alone(trade), self.together(trade));
+            for (kind, cost) in all.iter_mut().zip(alone.into_iter().chain(together)) {
+                kind.push(cost);
             }
             self.turn += 1;
         }
-        (cpu_time(self.server.pid()) - before) / 1e3 / count as f64
+        for _ in 0..self.line.len() - 2 {
+            self.give(trade);
+            self.is_granted(trade, 1);
+            self.turn += 1;
+        }
+        self.give(trade);
+        self.turn += 1;
+        let [ping, unheard, heard, take, give, queue, hand_over] =
+            all.map(|kind| Rounds::from_iter(kind).median());
+        Costs { ping, unheard, heard, alone: [take, give], queue, hand_over }
     }
 
-    fn send(&mut self, turn: usize, sent: &Sent) {
-        let number = turn % self.clients.len();
-        self.clients[number].write_all(&sent.commands[number]).expect("send a command");
+    /// The steps of those who do not wait. Each client is heard of as rarely as
+    /// can be.
+    fn alone(&mut self, trade: &Trade) -> [f64; 5] {
+        let (turn, count) = (self.turn, self.others.len());
+        let [one, two, three, four, five, hearer] =
+            [0, 1, 2, 3, 4, 5].map(|place| (turn + place * count / 6) % count);
+        let channel = channel(hearer);
+        let heard = format!(">3\r\n{}{}{}", bulk("message"), bulk(&channel), bulk("hello"));
+        let [take, give] = trade.alone;
+        [
+            self.step(|ring| ring.ask(one, "PING", "+PONG\r\n")),
+            self.step(|ring| ring.ask(two, "PUBLISH nobody hello", ":0\r\n")),
+            self.step(|ring| {
+                ring.ask(three, &format!("PUBLISH {channel} hello"), ":1\r\n");
+                receive(&mut ring.others[hearer], &heard);
+            }),
+            self.step(|ring| ring.ask(four, &take.0(turn), take.1)),
+            self.step(|ring| ring.ask(five, &give.0(turn), give.1)),
+        ]
     }
 
-    fn receive(&mut self, turn: usize, sent: &Sent) {
-        let number = turn % self.clients.len();
-        let mut reply = [0; 8];
-        let reply = &mut reply[..sent.reply.len()];
-        self.clients[number].read_exact(reply).expect("read a reply");
-        assert_eq!(reply, sent.reply.as_bytes(), "{:?}", String::from_utf8_lossy(reply));
+    /// The last in the ring gets in line, and the first hands over.
+    fn together(&mut self, trade: &Trade) -> [f64; 2] {
+        let last = self.line.len() - 1;
+        [
+            self.step(|ring| ring.wait(trade, last)),
+            self.step(|ring| {
+                ring.give(trade);
+                ring.is_granted(trade, 1);
+            }),
+        ]
     }
+
+    fn ask(&mut self, other: usize, command: &str, reply: &str) {
+        send(&mut self.others[other], command);
+        receive(&mut self.others[other], reply);
+    }
+
+    /// The number of the one who is so far behind the holder.
+    fn behind(&self, ahead: usize) -> usize {
+        (self.turn + ahead) % self.line.len()
+    }
+
+    fn wait(&mut self, trade: &Trade, ahead: usize) {
+        let number = self.behind(ahead);
+        send(&mut self.line[number], &trade.wait.0(number));
+    }
+
+    fn is_granted(&mut self, trade: &Trade, ahead: usize) {
+        let number = self.behind(ahead);
+        receive(&mut self.line[number], trade.wait.1);
+    }
+
+    fn give(&mut self, trade: &Trade) {
+        let number = self.behind(0);
+        send(&mut self.line[number], &trade.give.0(number));
+        receive(&mut self.line[number], trade.give.1);
+    }
+
+    /// Has something done before what comes next: the server looks at many
+    /// sockets at once, in any order.
+    fn in_order(&mut self, work: impl FnOnce(&mut Self)) {
+        work(self);
+        send(&mut self.busy, "PING");
+        receive(&mut self.busy, "+PONG\r\n");
+    }
+
+    /// What a step costs, in us: until the server sleeps again.
+    fn step(&mut self, step: impl FnOnce(&mut Self)) -> f64 {
+        let before = self.cpu.now();
+        self.busy.write_all(&line("PING").repeat(BATCH)).expect("send a batch");
+        step(self);
+        receive(&mut self.busy, &"+PONG\r\n".repeat(BATCH));
+        let (mut last, mut since) = (before, Instant::now());
+        while last == before || since.elapsed() < ASLEEP {
+            let now = self.cpu.now();
+            if now != last {
+                (last, since) = (now, Instant::now());
+            }
+        }
+        (last - before) / 1e3
+    }
+}
+
+fn channel(number: usize) -> String {
+    format!("channel:{number}")
+}
+
+/// How the protocol writes a string.
+fn bulk(text: &str) -> String {
+    format!("${}\r\n{text}\r\n", text.len())
+}
+
+fn send(stream: &mut TcpStream, command: &str) {
+    stream.write_all(&line(command)).expect("send a command");
+}
+
+fn receive(stream: &mut TcpStream, reply: &str) {
+    let mut received = vec![0; reply.len()];
+    let mut read = 0;
+    while read < reply.len() {
+        match stream.read(&mut received[read..]) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Ok(0) => panic!("the server hung up"),
+            result => read += result.expect("read a reply"),
+        }
+    }
+    assert_eq!(received, reply.as_bytes(), "{}", String::from_utf8_lossy(&received));
 }
