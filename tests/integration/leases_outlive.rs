@@ -36,38 +36,36 @@ fn take(con: &mut Connection, tag: &str, lease: i64) -> Vec<(String, i64)> {
         .collect()
 }
 
+fn channel(lock: &str) -> String {
+    match lock.contains('{') {
+        true => format!("redisson_rwlock:{lock}"),
+        false => format!("redisson_rwlock:{{{lock}}}"),
+    }
+}
+
 /// The holds end on time on this server, which has just become a primary. The
 /// server does not remove them by itself: whatever goes, the module ends it.
 fn end_on_time(server: &Server, tag: &str, ends: &[(String, i64)]) {
     let mut con = server.connection();
     assert_ok(call!(con, "DEBUG", "SET-ACTIVE-EXPIRE", 0));
+    let channels: Vec<String> = ends.iter().map(|(lock, _)| channel(lock)).collect();
     let mut subscriber = if tag.is_empty() {
         Subscriber::pattern(server, b"redisson_rwlock:*")
     } else {
         // In a cluster announcements are sharded, and there are no patterns.
-        Subscriber::shard_channel(server, format!("redisson_rwlock:{tag}write-8").as_bytes())
+        Subscriber::shard_channels(server, &channels)
     };
     assert!(int(run(&mut con, &format!("RWLOCK.RLOCK {tag}touched b 60000"))) > 0);
     let mut waiter = Pending::send(server, &format!("WLOCK {tag}waited b 60000 BLOCK 0"));
     assert!(local_clock() < ends[0].1, "took too long to get here");
     let mut late = Vec::new();
-    if tag.is_empty() {
-        for _ in ends {
-            let (channel, payload) = subscriber.next();
-            let channel = String::from_utf8(channel).expect("a channel");
-            let (lock, end) = ends
-                .iter()
-                .find(|(lock, _)| channel == format!("redisson_rwlock:{{{lock}}}"))
-                .unwrap_or_else(|| panic!("{channel}"));
-            assert_eq!(
-                payload,
-                if lock.starts_with("read") || lock == "waited" { "0" } else { "1" }
-            );
-            late.push(local_clock() - end - 1);
-        }
-    } else {
-        assert_eq!(subscriber.next().1, "1");
-        late.push(local_clock() - ends[ends.len() - 3].1 - 1);
+    for _ in ends {
+        let (heard, payload) = subscriber.next();
+        let at = channels.iter().position(|channel| channel.as_bytes() == heard);
+        let (lock, end) = &ends[at.unwrap_or_else(|| panic!("{heard:?}"))];
+        let reads = ["read", "waited"].iter().any(|name| lock[tag.len()..].starts_with(name));
+        assert_eq!(payload, if reads { "0" } else { "1" }, "{lock}");
+        late.push(local_clock() - end - 1);
     }
     assert_prompt("a lapse", LIMIT, &late);
     waiter.is_granted();

@@ -1,10 +1,10 @@
 //! Listening to channels.
 
-use redis::{cmd, Connection};
+use redis::{cmd, Connection, ToRedisArgs};
 
 use crate::harness::{bytes, list, text, Server};
 
-/// A connection that has subscribed to one channel or pattern.
+/// A connection that has subscribed to channels, or to a pattern.
 pub struct Subscriber {
     con: Connection,
 }
@@ -12,26 +12,34 @@ pub struct Subscriber {
 impl Subscriber {
     #[track_caller]
     pub fn channel(server: &Server, channel: &[u8]) -> Self {
-        Self::subscribe(server, "SUBSCRIBE", channel)
+        Self::subscribe(server, "SUBSCRIBE", &[channel])
     }
 
     #[track_caller]
     pub fn pattern(server: &Server, pattern: &[u8]) -> Self {
-        Self::subscribe(server, "PSUBSCRIBE", pattern)
+        Self::subscribe(server, "PSUBSCRIBE", &[pattern])
     }
 
     #[track_caller]
     pub fn shard_channel(server: &Server, channel: &[u8]) -> Self {
-        Self::subscribe(server, "SSUBSCRIBE", channel)
+        Self::shard_channels(server, &[channel])
+    }
+
+    /// Several, all of one slot.
+    #[track_caller]
+    pub fn shard_channels<C: ToRedisArgs>(server: &Server, channels: &[C]) -> Self {
+        Self::subscribe(server, "SSUBSCRIBE", channels)
     }
 
     #[track_caller]
-    fn subscribe(server: &Server, command: &str, channel: &[u8]) -> Self {
+    fn subscribe<C: ToRedisArgs>(server: &Server, command: &str, channels: &[C]) -> Self {
         let mut con = server.connection();
-        con.send_packed_command(&cmd(command).arg(channel).get_packed_command())
+        con.send_packed_command(&cmd(command).arg(channels).get_packed_command())
             .expect("send the subscription");
-        let confirmation = list(con.recv_response());
-        assert_eq!(text(&confirmation[0]), command.to_lowercase());
+        for _ in channels {
+            let confirmation = list(con.recv_response());
+            assert_eq!(text(&confirmation[0]), command.to_lowercase());
+        }
         Self { con }
     }
 
