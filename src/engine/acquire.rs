@@ -75,6 +75,7 @@ impl Engine {
         })
     }
 
+    #[inline(always)]
     fn acquire_on(
         &mut self,
         scene: Scene<'_>,

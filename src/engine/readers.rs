@@ -75,6 +75,9 @@ impl Engine {
     ) -> Result<Seen, Error> {
         match store.field_count() {
             0 if !store.exists() => return Ok(Seen::nothing()),
+            fields if fields < MANY && self.waiters.is_empty() => {
+                return store.look(owner, survey);
+            }
             fields if fields < MANY => return self.look_at_few(scene, store, owner, survey),
             _ => {}
         }
@@ -90,6 +93,7 @@ impl Engine {
 
     /// Looks at a lock with few holders. While somebody waits for it it is
     /// remembered who writes.
+    #[inline(never)]
     fn look_at_few(
         &mut self,
         scene: Scene<'_>,
@@ -97,11 +101,9 @@ impl Engine {
         owner: &Owner<'_>,
         survey: Survey,
     ) -> Result<Seen, Error> {
-        if self.waiters.is_empty() || survey != Survey::Mode {
-            return store.look(owner, survey);
-        }
         let known = self.memory.get_mut(scene.db, store.name());
-        let Some(queue) = known.and_then(|known| known.queue.as_mut()) else {
+        let queue = known.and_then(|known| known.queue.as_mut());
+        let Some(queue) = queue.filter(|_| survey == Survey::Mode) else {
             return store.look(owner, survey);
         };
         let Some(writer) = queue.writer.as_ref().filter(|writer| ***writer != *owner.bytes())

@@ -3,8 +3,9 @@
 use super::Text;
 use std::cell::RefCell;
 
-/// How many are kept.
-const KEPT: usize = 256;
+/// How many are kept: enough for some hundred locks that are in use all the time.
+/// They take some 100 KB.
+const KEPT: usize = 1024;
 
 /// Longer ones are made anew each time: these are names that clients choose.
 const LONGEST: usize = 128;

@@ -34,11 +34,18 @@ impl<'c> Store<'c> {
     }
 
     /// Deletes a hash that was left to a successor, and that nobody took.
+    #[inline(always)]
     pub fn clear_away(&mut self) {
-        if self.vacated.take().is_some() {
-            self.delete_hash();
-            self.propagate(c"DEL", &[self.key]);
+        if self.vacated.is_some() {
+            self.delete_vacated();
         }
+    }
+
+    #[cold]
+    fn delete_vacated(&mut self) {
+        self.vacated = None;
+        self.delete_hash();
+        self.propagate(c"DEL", &[self.key]);
     }
 
     /// Makes the lock that was `seen` into `after`, as the owner who looked
@@ -135,27 +142,37 @@ impl<'c> Store<'c> {
         let opened = self.open_new_timeouts(&[], owner, first.as_slice())?;
 
         prepare(self);
-        let handed_over = mode == Mode::Write && after.end != End::Never;
-        let vacated = self.vacated.take_if(|_| handed_over);
-        self.clear_away();
+        if self.vacated.is_some() && self.is_taken_over(field, after, mode) {
+            return Ok(());
+        }
         let Some(hash) = &self.hash else {
             return Ok(());
         };
-        match vacated {
-            Some(vacated) => {
-                hash.hash_set_two([(&vacated, None), (field, Some(one))]);
-                self.propagate(c"HDEL", &[self.key, &vacated]);
-                self.propagate(c"HSET", &[self.key, field, one]);
-            }
-            None => {
-                hash.hash_set_two([(mode_field, Some(value)), (field, Some(one))]);
-                self.propagate(c"HSET", &[self.key, mode_field, value, field, one]);
-            }
-        }
+        hash.hash_set_two([(mode_field, Some(value)), (field, Some(one))]);
+        self.propagate(c"HSET", &[self.key, mode_field, value, field, one]);
         self.write_end(hash, None, after.end);
         self.ctx.signal_modified(self.key);
         self.write_timeouts(owner.bytes(), first.as_slice(), opened);
         Ok(())
+    }
+
+    /// Gives a hash that was left to a successor to the next writer. Where it is
+    /// none, deletes it.
+    #[inline(never)]
+    fn is_taken_over(&mut self, field: &Str, after: &Lock, mode: Mode) -> bool {
+        let one = &WORDS.one;
+        let writes = mode == Mode::Write && after.end != End::Never;
+        let (Some(hash), Some(left), true) = (&self.hash, &self.vacated, writes) else {
+            self.delete_vacated();
+            return false;
+        };
+        hash.hash_set_two([(left, None), (field, Some(one))]);
+        self.propagate(c"HDEL", &[self.key, left]);
+        self.propagate(c"HSET", &[self.key, field, one]);
+        self.write_end(hash, None, after.end);
+        self.ctx.signal_modified(self.key);
+        self.vacated = None;
+        true
     }
 
     /// Deletes the hash and the owner's timeout keys. Nobody else has a live

@@ -59,6 +59,23 @@ enum Beside<'a> {
     Writer(&'a [u8]),
 }
 
+impl Beside<'_> {
+    /// Who it is, if it is true, and how many write holds there are.
+    #[inline(never)]
+    fn in_truth(self, hash: &Key<'_>, mode: Mode) -> Result<(Option<Others>, u64), Error> {
+        Ok(match (self, mode) {
+            (Beside::Readers(latest), Mode::Read) => {
+                (Some(Others::Readers { latest: Some(latest) }), 0)
+            }
+            (Beside::Writer(writer), Mode::Write) => match write_count(hash, writer)? {
+                0 => (None, 0),
+                writes => (Some(Others::Writer), writes),
+            },
+            _ => (None, 0),
+        })
+    }
+}
+
 impl<'c> Store<'c> {
     /// The keys of the lock `key`, for reading or also for writing.
     pub fn open(ctx: Ctx<'c>, key: &'c Str, access: Access) -> Result<Store<'c>, Error> {
@@ -247,15 +264,9 @@ impl<'c> Store<'c> {
             return Ok(Seen::nothing());
         };
         let mode = mode_of(hash)?;
-        let writes = match beside {
-            Some(Beside::Writer(writer)) if mode == Mode::Write => write_count(hash, writer)?,
-            _ => 0,
-        };
-        let told = match beside {
-            Some(Beside::Readers(latest)) if mode == Mode::Read => {
-                Some(Others::Readers { latest: Some(latest) })
-            }
-            _ => (writes > 0).then_some(Others::Writer),
+        let (told, writes) = match beside {
+            None => (None, 0),
+            Some(beside) => beside.in_truth(hash, mode)?,
         };
         let unknown = hash.field_count() - 1 - usize::from(writes > 0);
         let (own, alone) = self.own(hash, mode, owner, unknown)?;

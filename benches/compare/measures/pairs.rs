@@ -99,47 +99,61 @@ impl From<Vec<Cost>> for Costs {
 }
 
 pub fn measure(bench: &mut Bench) {
-    let server = bench.start(Server::builder());
-    pipelined(bench, &server);
+    pipelined(bench);
     replicated(bench);
+    let server = bench.start(Server::builder());
     one_by_one(bench, &server);
 }
 
-fn pipelined(bench: &mut Bench, server: &Server) {
-    let (on, mut con) = (on(server), server.connection());
-    let contenders = [
-        on.module(false),
-        on.redisson(&mut con, Processes::Many),
-        on.polling(&mut con, 10),
-        on.mutex(&mut con),
-        on.set_del(),
-        on.ping(),
-    ];
-    let rounds = bench.size(5, 11);
+fn pipelined(bench: &mut Bench) {
+    let (processes, rounds) = bench.size((1, 5), (5, 3));
     let pairs = bench.size(5_000, 20_000);
+    let mut all: [Vec<(String, Vec<Cost>)>; 2] = Default::default();
+    for process in 1..=processes {
+        // Each process has a layout of its own, which makes some difference.
+        let server = bench.start(Server::builder());
+        let (on, mut con) = (on(&server), server.connection());
+        let contenders = [
+            on.module(false),
+            on.redisson(&mut con, Processes::Many),
+            on.polling(&mut con, 10),
+            on.mutex(&mut con),
+            on.set_del(),
+            on.ping(),
+        ];
+        for ((label, kind), all) in KINDS.into_iter().zip(&mut all) {
+            bench.progress(format_args!(
+                "{label} pairs, pipelined, {rounds} rounds on server {process}/{processes}"
+            ));
+            let takers: Vec<&Contender> = contenders
+                .iter()
+                .filter(|contender| contender.shares || kind == Kind::Write)
+                .collect();
+            all.resize_with(takers.len(), Default::default);
+            let lock = |n| format!("orders:{}", n % LOCKS);
+            let mut turns: Vec<Turn> =
+                takers.iter().map(|contender| Turn::new(contender, kind, pairs, lock)).collect();
+            let costs = alternate(rounds, &mut turns, |turn, _| turn.cost(&server));
+            for ((all, contender), costs) in all.iter_mut().zip(takers).zip(costs) {
+                all.0 = named(contender, label);
+                all.1.extend(costs);
+            }
+        }
+    }
     let mut rows = Vec::new();
     let (mut by_commands, mut by_process) = (Vec::new(), Vec::new());
-    for (label, kind) in KINDS {
-        bench.progress(format_args!("{label} pairs, pipelined, {rounds} rounds"));
-        let takers: Vec<&Contender> =
-            contenders.iter().filter(|contender| contender.shares || kind == Kind::Write).collect();
-        let mut turns: Vec<Turn> = takers
-            .iter()
-            .map(|contender| Turn::new(contender, kind, pairs, |n| format!("orders:{}", n % LOCKS)))
-            .collect();
-        let costs: Vec<Costs> = alternate(rounds, &mut turns, |turn, _| turn.cost(server))
-            .into_iter()
-            .map(Costs::from)
-            .collect();
-        for (contender, costs) in takers.iter().zip(&costs) {
+    for ((label, kind), all) in KINDS.into_iter().zip(all) {
+        let (names, costs): (Vec<String>, Vec<Costs>) =
+            all.into_iter().map(|(name, costs)| (name, Costs::from(costs))).unzip();
+        for (name, costs) in names.iter().zip(&costs) {
             rows.push(vec![
-                named(contender, label),
+                name.clone(),
                 costs.commands.show(),
                 costs.process.show(),
                 costs.per_second.show(),
             ]);
-            by_commands.push(Bar::new(named(contender, label), &costs.commands));
-            by_process.push(Bar::new(named(contender, label), &costs.process));
+            by_commands.push(Bar::new(name.clone(), &costs.commands));
+            by_process.push(Bar::new(name.clone(), &costs.process));
         }
         let (least, aim) = if kind == Kind::Write { (5.0, 8.0) } else { (3.5, 4.5) };
         let what = format!("server CPU, {label} lock + unlock, Lua / module");
@@ -158,7 +172,8 @@ fn pipelined(bench: &mut Bench, server: &Server) {
         Section::new("A lock and its unlock, pipelined")
             .say(format!(
                 "One connection sends far more than the server has answered, {pairs} pairs a \
-                 round over {LOCKS} locks. *Commands* is the server's own count (`INFO \
+                 round over {LOCKS} locks; on {processes} servers, one after the other, for each \
+                 process lies in memory in another way. *Commands* is the server's own count (`INFO \
                  commandstats`) of the lock's and the unlock's commands, without reading the \
                  request and writing the reply. *Process* is all the CPU time of the server's \
                  process. Redisson's client also deletes the latch of each unlock, which is in \
