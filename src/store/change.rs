@@ -142,7 +142,7 @@ impl<'c> Store<'c> {
         let opened = self.open_new_timeouts(&[], owner, first.as_slice())?;
 
         prepare(self);
-        if self.vacated.is_some() && self.is_taken_over(field, after, mode) {
+        if self.vacated.is_some() && self.take_over(field, after, mode) {
             return Ok(());
         }
         let Some(hash) = &self.hash else {
@@ -156,10 +156,10 @@ impl<'c> Store<'c> {
         Ok(())
     }
 
-    /// Gives a hash that was left to a successor to the next writer. Where it is
-    /// none, deletes it.
+    /// Gives a hash that was left to a successor to the next writer. False where
+    /// the next is none: then it is deleted.
     #[inline(never)]
-    fn is_taken_over(&mut self, field: &Str, after: &Lock, mode: Mode) -> bool {
+    fn take_over(&mut self, field: &Str, after: &Lock, mode: Mode) -> bool {
         let one = &WORDS.one;
         let writes = mode == Mode::Write && after.end != End::Never;
         let (Some(hash), Some(left), true) = (&self.hash, &self.vacated, writes) else {
