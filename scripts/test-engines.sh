@@ -28,8 +28,9 @@ for name in $names; do
 done
 
 for log in $failed; do
-    printf '\n== the end of %s\n' "$log"
+    printf '\n== the end of %s, and what failed\n' "$log"
     tail -n 40 "$log"
+    grep -A 4 ' panicked at ' "$log" | grep -v 'stack backtrace' | head -n 60 || :
 done
 echo "$passed of $total engines pass"
 [ "$passed" = "$total" ]

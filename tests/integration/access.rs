@@ -10,6 +10,7 @@ use crate::harness::{
     assert_error, assert_ok, call, error_text, int, list, map, send, text, Server,
 };
 use crate::introspection::{Known, COMMANDS};
+use crate::loading::{library, unload};
 use crate::unchanged::assert_unchanged;
 
 /// The ACL categories that a server has for a module's commands.
@@ -255,13 +256,6 @@ fn rights_are_asked_for_when_the_command_comes_and_not_again_at_the_grant() {
     assert_error(call!(con, "RWLOCK.WLOCK", "app:1", "me", 60_000), "NOPERM");
 }
 
-/// The path of the module that the server has loaded.
-fn library(server: &Server) -> String {
-    let log = server.log();
-    let path = log.lines().find_map(|line| line.split_once("Module 'rwlock' loaded from "));
-    path.expect("a line in the log").1.to_owned()
-}
-
 #[test]
 fn categories_outlive_the_module_and_rules_that_name_commands_keep_it_loaded() {
     let server = Server::builder().start();
@@ -272,7 +266,7 @@ fn categories_outlive_the_module_and_rules_that_name_commands_keep_it_loaded() {
     let mut con = user(&server, "ann", &["~app:*", rule, "-@dangerous"]);
     let before = allowed(&mut admin, "ann");
     for _ in 0..3 {
-        assert_ok(call!(admin, "MODULE", "UNLOAD", "rwlock"));
+        unload(&mut admin);
         assert_error(call!(con, "RWLOCK.HELP"), "ERR unknown command");
         assert_ok(call!(admin, "MODULE", "LOAD", &path));
         assert_eq!(allowed(&mut admin, "ann"), before);
@@ -295,7 +289,7 @@ fn categories_outlive_the_module_and_rules_that_name_commands_keep_it_loaded() {
     }
     // Keys and users of that name are none of its commands.
     drop(user(&server, "+rwlock.rlock", &["~rwlock.rlock", "~+rwlock.rlock", "&-rwlock.rlock"]));
-    assert_ok(call!(admin, "MODULE", "UNLOAD", "rwlock"));
+    unload(&mut admin);
 }
 
 #[test]

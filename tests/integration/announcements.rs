@@ -177,6 +177,8 @@ fn the_channel_has_the_name_that_redisson_gives_it() {
     ];
     for (lock, channel) in names {
         for server in [&primary, &replica] {
+            // What was said before is not for this one.
+            wait_synced(&primary, &replica);
             let mut subscriber = Subscriber::channel(server, channel);
             assert_ok(call!(con, "RWLOCK.RLOCK", lock, "a", 60_000));
             assert_eq!(int(call!(con, "RWLOCK.UNLOCK", lock, "a")), 1);
@@ -192,9 +194,10 @@ fn the_channel_has_the_name_that_redisson_gives_it() {
 fn who_hears_that_a_lock_is_free_finds_it_free_also_on_a_replica() {
     let primary = Server::builder().start();
     let replica = Server::builder().replica_of(&primary).start();
-    wait_synced(&primary, &replica);
     let mut con = primary.connection();
     for server in [&primary, &replica] {
+        // What was said before is not for this one.
+        wait_synced(&primary, &replica);
         let mut subscriber = Subscriber::channel(server, b"redisson_rwlock:{lock}");
         let mut looking = server.connection();
         for command in ["RLOCK", "WLOCK"] {
@@ -276,9 +279,10 @@ fn a_cluster_announces_by_sharded_publish_to_the_primary_and_its_replica() {
 fn a_lapse_is_announced_also_when_nobody_comes() {
     let primary = Server::builder().start();
     let replica = Server::builder().replica_of(&primary).start();
-    wait_synced(&primary, &replica);
     let mut con = primary.connection();
     for server in [&primary, &replica] {
+        // What was said before is not for this one.
+        wait_synced(&primary, &replica);
         let mut subscriber = Subscriber::channel(server, b"redisson_rwlock:{lock}");
         assert_ok(run(&mut con, "RWLOCK.WLOCK lock a 50"));
         assert_eq!(subscriber.next().1, "1");

@@ -23,9 +23,8 @@ use books::{Kind, Lock};
 use storm::{lock_name, owner_name, Storm, DATABASES, LOCKS};
 
 use crate::figures::assert_info_at_rest;
-use crate::harness::{
-    assert_ok, call, int, list, map, text, wait_synced, wait_until, Server, DEADLINE,
-};
+use crate::harness::{assert_ok, int, list, map, text, wait_synced, wait_until, Server, DEADLINE};
+use crate::loading::unload;
 use crate::observe::{clock, fresh_seed, info_number, run};
 
 /// What a run may leave behind in memory: hash tables that have grown.
@@ -223,7 +222,7 @@ fn whatever_clients_do_to_each_other_nothing_is_granted_twice_and_nothing_remain
     let before = used_memory(&server);
     weather(&server, seed(), events());
     wait_until("the memory is given back", || used_memory(&server) < before + MEMORY_LIMIT);
-    assert_ok(call!(server.connection(), "MODULE", "UNLOAD", "rwlock"));
+    unload(&mut server.connection());
 }
 
 /// How much longer a key must live to be compared, in ms: longer than that takes.

@@ -9,6 +9,7 @@ use redis::{cmd, Connection, Value};
 use crate::harness::{
     assert_error, assert_ok, call, int, list, wait_synced, wait_until, wait_until_within, Server,
 };
+use crate::loading::unload;
 use crate::observe::{inspect, run};
 use crate::pending::{assert_prompt, local_clock, Pending};
 
@@ -186,9 +187,8 @@ fn a_grant_whose_answer_is_lost_is_taken_back_and_the_queue_served() {
             }
         }
     }
-    wait_until("nothing is in the way of an unload", || {
-        run(&mut con, "MODULE UNLOAD rwlock") == Ok(Value::Okay)
-    });
+    // Nothing is in the way.
+    unload(&mut con);
 }
 
 #[test]

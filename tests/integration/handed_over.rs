@@ -139,6 +139,7 @@ fn who_holds_a_lock_that_others_changed_is_what_its_keys_say() {
         let f = crowd.waits("WLOCK k f 60000 BLOCK 0");
         assert_eq!(crowd.queue("k"), "c write, f write");
         drop(f);
+        wait_until("f is gone", || crowd.queue("k") == "c write");
         crowd.plain("DEL k");
         c.granted();
         crowd.plain("DEL third");

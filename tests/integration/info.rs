@@ -9,7 +9,7 @@ use serial_test::serial;
 use crate::crowd::Crowd;
 use crate::figures::{assert_info_at_rest, info_figure};
 use crate::harness::{assert_ok, call, int, list, text, wait_synced, wait_until, Cluster, Server};
-use crate::loading::library;
+use crate::loading::{library, unload};
 use crate::observe::{info_number, run};
 
 /// All fields, without those that are there only at times.
@@ -217,7 +217,7 @@ fn the_sweep_says_how_far_it_is() {
     let server = Server::builder().start();
     let mut con = server.connection();
     let library = library(&server);
-    assert_ok(run(&mut con, "MODULE UNLOAD rwlock"));
+    unload(&mut con);
     for db in [3, 0] {
         assert_ok(run(&mut con, &format!("SELECT {db}")));
         assert_ok(run(&mut con, "DEBUG POPULATE 40000 key 8"));

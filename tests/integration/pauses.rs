@@ -9,6 +9,7 @@ use redis::Connection;
 use crate::harness::{
     assert_error, assert_ok, call, int, list, map, text, wait_synced, wait_until, Server,
 };
+use crate::loading::{library, unload};
 use crate::observe::{assert_same_keys, ends_at, info_number, inspect, keyspace, run};
 use crate::pending::{assert_prompt, local_clock, Pending};
 
@@ -34,7 +35,7 @@ fn nothing_is_written_granted_or_renewed_while_writes_are_paused() {
     assert_ok(run(&mut con, "RWLOCK.WLOCK left a 60000"));
     let mut waits = ["lapses", "session", "closed", "left"]
         .map(|lock| Pending::waits(&server, &format!("WLOCK {lock} next 60000 BLOCK 0")));
-    let mut times_out = Pending::send(&server, "WLOCK reads c 60000 BLOCK 500");
+    let mut times_out = Pending::waits(&server, "WLOCK reads c 60000 BLOCK 500");
     let mut stopped = Pending::waits(&server, "WLOCK reads d 60000 BLOCK 0");
 
     pause(&mut con, 100_000, "WRITE");
@@ -105,12 +106,6 @@ fn a_waiter_is_on_time_though_writes_are_paused() {
     assert_prompt("a timeout", 10, &late);
 }
 
-fn library(server: &Server) -> String {
-    let modules = list(call!(server.connection(), "MODULE", "LIST"));
-    let ours = modules.iter().map(map).find(|module| text(&module["name"]) == "rwlock");
-    text(&ours.expect("it is loaded")["path"])
-}
-
 #[test]
 fn the_module_is_not_unloaded_while_clients_wait_and_goes_cleanly_otherwise() {
     let server = Server::builder().start();
@@ -146,10 +141,7 @@ fn the_module_is_not_unloaded_while_clients_wait_and_goes_cleanly_otherwise() {
         assert_ok(run(&mut holder, "RWLOCK.WLOCK session s 500 SESSION"));
         assert_ok(run(&mut con, "RWLOCK.WLOCK short a 700"));
         let end = ends_at(&mut con, "short");
-        // Timers of the server's own are set for moments only.
-        wait_until("it is unloaded", || {
-            run(&mut con, "MODULE UNLOAD rwlock") == Ok(redis::Value::Okay)
-        });
+        unload(&mut con);
         assert_error(run(&mut con, "RWLOCK.INSPECT short"), "ERR unknown command");
         let written = ends_at(&mut con, "session");
         assert_ok(call!(con, "DEBUG", "SET-ACTIVE-EXPIRE", 0));

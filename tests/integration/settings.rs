@@ -7,6 +7,7 @@ use std::path::Path;
 use redis::{Connection, Value};
 
 use crate::harness::{assert_error, assert_ok, call, list, map, text, Server};
+use crate::loading::{library, unload};
 use crate::observe::run;
 
 /// A setting and what it can be.
@@ -221,13 +222,6 @@ fn a_wrong_argument_is_named_in_one_line_and_nothing_is_loaded() {
     assert!(error.log().contains("argument 'policy' cannot be 'lifo'"), "{error}");
 }
 
-/// The path of the library that a server has loaded.
-fn library(server: &Server) -> String {
-    let module = list(run(&mut server.connection(), "MODULE LIST"));
-    let ours = module.iter().map(map).find(|module| text(&module["name"]) == "rwlock");
-    text(&ours.expect("our module")["path"])
-}
-
 #[test]
 fn what_was_rewritten_wins_over_the_arguments_after_a_restart() {
     let mut server = Server::builder().module_arguments(arguments(|s| s.values[0])).start();
@@ -322,7 +316,7 @@ fn a_module_that_is_loaded_by_hand_takes_settings_too() {
         _ => setting.default,
     };
     assert_all(&mut con, expected);
-    assert_ok(run(&mut con, "MODULE UNLOAD rwlock"));
+    unload(&mut con);
     assert_eq!(map(run(&mut con, "CONFIG GET rwlock.*")).len(), 0);
     // Most servers unload a module again when there is no such setting.
     let wrong = ["CONFIG rwlock.policy lifo", "CONFIG rwlock.nonsense 1", "ARGS policy lifo"];

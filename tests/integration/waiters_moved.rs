@@ -91,15 +91,10 @@ impl Crowd {
                 let owner = format!("waiter-{waiter}");
                 let session = if waiter % 2 == 0 { "" } else { " SESSION" };
                 let line = format!("{command} {lock} {owner} 600000 BLOCK 60000{session}");
-                waiters.push((number, owner, Pending::send(server, &line)));
+                waiters.push((number, owner, Pending::waits(server, &line)));
             }
         }
-        let tag = tag.to_owned();
-        wait_until("all wait", || {
-            let queues = list(run(&mut con, "RWLOCK.QUEUES"));
-            queues.iter().map(|queue| int(&map(queue)["waiters"])).sum::<i64>() == 5 * LOCKS as i64
-        });
-        Self { tag, waiters }
+        Self { tag: tag.to_owned(), waiters }
     }
 
     fn lock(&self, number: usize) -> String {

@@ -6,7 +6,7 @@ use redis::Value;
 use super::tally::{figure, Counts};
 use super::wire::Wire;
 use crate::chaos::random::Random;
-use crate::harness::{wait_until, Server};
+use crate::harness::{int, map, wait_until, Server};
 
 /// How many plays go on at a time.
 const STAGES: usize = 24;
@@ -295,7 +295,10 @@ impl Stage {
         // The first waits for the second, who closes the circle.
         self.first.send(&[format!("RWLOCK.WLOCK {lock}-other {lock}:first 600000 BLOCK 0")]);
         counts.waits.waited += 1;
-        self.holder.settle();
+        wait_until("the first waits", || {
+            let other = map(self.holder.ask(&format!("RWLOCK.INSPECT {lock}-other")));
+            int(&other["waiters_total"]) == 1
+        });
         self.second.send(&[
             format!("RWLOCK.WLOCK {lock} {lock}:second 600000 BLOCK 0"),
             format!("RWLOCK.UNLOCK {lock}-other {lock}:second"),

@@ -14,9 +14,6 @@ pub struct Wire {
     parser: Parser,
 }
 
-/// How often a PING is answered before that is certain.
-const PINGS: usize = 10;
-
 impl Wire {
     pub fn connect(port: u16) -> Self {
         let stream = TcpStream::connect(("127.0.0.1", port)).expect("connect");
@@ -63,12 +60,5 @@ impl Wire {
     /// heard, until it closes the connection.
     pub fn end(&mut self) {
         let _ = self.stream.shutdown(Shutdown::Write);
-    }
-
-    /// Waits until the server has read what was sent to it before, by anybody.
-    pub fn settle(&mut self) {
-        for _ in 0..PINGS {
-            assert_eq!(self.ask("PING"), Value::SimpleString("PONG".into()));
-        }
     }
 }
