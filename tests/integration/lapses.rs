@@ -162,16 +162,16 @@ fn lapsed_holds_go_by_themselves() {
     let mut lock = Lock::on(&server, "read");
     assert_ok(call!(lock.con, "DEBUG", "SET-ACTIVE-EXPIRE", 0));
     // In an order that is not that of their ends, the hash's among them.
-    lock.ok("RLOCK a 60");
+    lock.ok("RLOCK a 300");
     let a = lock.ok("RLOCK a 100000");
-    lock.ok("RLOCK a 20");
-    lock.ok("RLOCK b 40");
+    lock.ok("RLOCK a 100");
+    lock.ok("RLOCK b 200");
     let mut write = Lock::on(&server, "write");
-    write.ok("WLOCK c 80");
-    write.ok("RLOCK c 20");
+    write.ok("WLOCK c 400");
+    write.ok("RLOCK c 100");
     let mut last = Lock::on(&server, "last");
-    last.ok("RLOCK d 20");
-    last.ok("RLOCK e 100");
+    last.ok("RLOCK d 100");
+    last.ok("RLOCK e 500");
     // DBSIZE counts keys and looks at none. The hash and the timeout key of what
     // is left, and a timeout key that ended together with its hash: with that
     // gone it means nothing, and is the server's to delete.
