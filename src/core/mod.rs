@@ -30,6 +30,7 @@ pub use release::{kind_to_release, release, NotHeld, Which};
 pub use renew::renew;
 pub use serve::{serve, serve_owner, Granted, Ledger, Turn};
 pub use time::{End, Millis};
+pub use turns::Lineup;
 
 /// Why a rule refuses to count further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -90,6 +90,11 @@ impl Queue {
         self.owners.get(owner).into_iter().flat_map(Arrivals::iter)
     }
 
+    /// All owners who wait.
+    pub(super) fn owners(&self) -> impl ExactSizeIterator<Item = &OwnerId> {
+        self.owners.keys()
+    }
+
     /// An upgrade that waits, of an owner other than this.
     pub fn other_upgrade(&self, owner: &[u8]) -> Option<&OwnerId> {
         self.upgrades.values().find(|other| other.as_ref() != owner)

@@ -3,6 +3,7 @@
 
 use super::deadlock::Blockers;
 use super::queue::{OwnerId, Policy, Queue, WaiterId, Want};
+use hashbrown::HashSet;
 
 /// When a waiter's turn comes: that of the first of its owner's waiters whose
 /// grant serves it too. Smaller comes first.
@@ -14,48 +15,101 @@ struct Turn {
     shared: bool,
 }
 
+/// A queue as one search for circles sees it. All who hold the lock or stand
+/// ahead of one owner do so for those behind it too, so each is named once: the
+/// search comes to him anyway.
+#[derive(Debug)]
+pub struct Lineup {
+    /// The holders who wait, in the order of their names.
+    holders: Vec<OwnerId>,
+    holders_named: bool,
+    /// The first waiters of those who wait in several places, a line for each
+    /// kind, in the order of their turns.
+    turns: Vec<(Turn, WaiterId, OwnerId)>,
+    /// How many of them are named.
+    named: usize,
+}
+
 impl Queue {
-    /// Adds the owners that stand ahead of a waiter and make it wait, each with
-    /// the younger of the two waiters.
+    /// Prepares for a search. `holders`: those holders of the lock who wait
+    /// anywhere. `several`: the owners who wait in several places, be it for
+    /// several locks or for several kinds of holds on one.
+    pub fn line_up(
+        &self,
+        mut holders: Vec<OwnerId>,
+        several: &HashSet<OwnerId>,
+        policy: Policy,
+    ) -> Lineup {
+        let mut turns = Vec::new();
+        let mut stand = |owner: &OwnerId| {
+            for (id, want) in self.first_of_each_kind(owner) {
+                turns.push((self.turn(id, want, owner, policy), id, owner.clone()));
+            }
+        };
+        if several.len() < self.owners().len() {
+            several.iter().for_each(&mut stand);
+        } else {
+            self.owners().filter(|owner| several.contains(*owner)).for_each(&mut stand);
+        }
+        turns.sort_unstable();
+        holders.sort_unstable();
+        Lineup { holders, holders_named: false, turns, named: 0 }
+    }
+
+    /// Adds the owners that hold the lock, or stand ahead of a waiter and make it
+    /// wait, each with the younger of the two waiters; but not those that this
+    /// search was told of before, unless it is `start`, the owner through whom a
+    /// circle is looked for.
     ///
-    /// Of those who wait nowhere else there is no need: they wait for the same
-    /// holders and for some of the same owners ahead, so that a circle through
-    /// them has a shorter one beside it. The exception is a circle of two, of
-    /// such a one and the waiter's own owner, which it waits for: one who
-    /// `holds` the lock, or has another waiter farther ahead. `kept`: those to
-    /// whom this does not apply, which are the owners with more than one waiter,
-    /// and the one through whom a circle is looked for: the shorter one beside it
-    /// would not be found from there.
-    pub fn add_those_ahead<'a>(
+    /// Of those who wait in no other place there is no need: they wait for the
+    /// same holders and for some of the same owners ahead, so that a circle
+    /// through them has a shorter one beside it. The exception is a circle of
+    /// two, of such a one and the waiter's own owner, which it waits for: one who
+    /// holds the lock, or has another waiter farther ahead. Nor does it apply to
+    /// `start`: the shorter one beside it would not be found from there.
+    pub fn add_blockers(
         &self,
         (id, want): (WaiterId, Want),
         owner: &OwnerId,
-        holds: &[OwnerId],
-        kept: impl Iterator<Item = &'a OwnerId>,
+        start: &OwnerId,
+        lineup: &mut Lineup,
         policy: Policy,
         blockers: &mut Blockers,
     ) {
+        let Lineup { holders, holders_named, turns, named } = lineup;
+        let holds = |one: &OwnerId| holders.binary_search(one).is_ok();
+        if !std::mem::replace(holders_named, true) {
+            holders.iter().filter(|one| *one != owner).for_each(|one| blockers.add(one, id));
+        } else if start != owner && holds(start) {
+            blockers.add(start, id);
+        }
         let turn = self.turn(id, want, owner, policy);
-        for other in kept.filter(|other| *other != owner) {
-            for (ahead, want) in self.of_owner(other) {
-                if self.is_before(self.turn(ahead, want, other, policy), turn) {
-                    blockers.add(other, ahead.max(id));
+        let limit = self.limit(turn);
+        while let Some((_, ahead, other)) = turns.get(*named).filter(|(turn, ..)| *turn < limit) {
+            if other != owner {
+                blockers.add(other, id.max(*ahead));
+            }
+            *named += 1;
+        }
+        if start != owner {
+            for (ahead, want) in self.first_of_each_kind(start) {
+                if self.turn(ahead, want, start, policy) < limit {
+                    blockers.add(start, ahead.max(id));
                 }
             }
         }
-        if holds.contains(owner) {
+        if holds(owner) {
             for want in [Want::Upgrade, Want::Write, Want::Read] {
                 let mut line = self.line(want).iter();
                 if let Some((&ahead, other)) = line.find(|(_, other)| *other != owner) {
-                    if self.is_before(self.turn(ahead, want, other, policy), turn) {
+                    if self.turn(ahead, want, other, policy) < limit {
                         blockers.add(other, ahead.max(id));
                     }
                 }
             }
         }
         if want == Want::Write {
-            let reads = self.of_owner(owner).filter(|(_, want)| *want == Want::Read);
-            for (read, want) in reads {
+            if let Some((read, want)) = self.first_of_kind(owner, Want::Read) {
                 let first = self.turn(read, want, owner, policy);
                 if let Some((ahead, other)) = self.writer_between(first, turn) {
                     blockers.add(other, ahead.max(id).max(read));
@@ -64,9 +118,27 @@ impl Queue {
         }
     }
 
-    fn is_before(&self, ahead: Turn, behind: Turn) -> bool {
-        let alike = ahead.shared && behind.shared;
-        ahead < behind && (!alike || self.writer_between(ahead, behind).is_some())
+    fn first_of_kind(&self, owner: &[u8], want: Want) -> Option<(WaiterId, Want)> {
+        self.of_owner(owner).find(|(_, other)| *other == want)
+    }
+
+    fn first_of_each_kind<'a>(
+        &'a self,
+        owner: &'a [u8],
+    ) -> impl Iterator<Item = (WaiterId, Want)> + 'a {
+        let kinds = [Want::Upgrade, Want::Read, Want::Write];
+        kinds.into_iter().filter_map(|want| self.first_of_kind(owner, want))
+    }
+
+    /// Whose turn is before this makes the one with this turn wait: readers let
+    /// each other in where no writer stands between them.
+    fn limit(&self, turn: Turn) -> Turn {
+        if !turn.shared {
+            return turn;
+        }
+        let mut writers = self.line(Want::Write).range(..turn.at).rev();
+        let last = writers.find(|(id, owner)| self.comes_first(**id, owner));
+        Turn { at: last.map_or(0, |(id, _)| *id), ..turn }
     }
 
     /// The first writer whose own turn comes between these two.
@@ -75,14 +147,18 @@ impl Queue {
             return None;
         }
         let mut writers = self.line(Want::Write).range(ahead.at..behind.at);
-        let comes_first = |id: WaiterId, owner: &OwnerId| {
-            !self.of_owner(owner).any(|(other, want)| match want {
-                Want::Upgrade => true,
-                Want::Write => other < id,
-                Want::Read => false,
-            })
-        };
-        writers.find(|(id, owner)| comes_first(**id, owner)).map(|(&id, owner)| (id, owner))
+        let first = writers.find(|(id, owner)| self.comes_first(**id, owner));
+        first.map(|(&id, owner)| (id, owner))
+    }
+
+    /// Whether a writer has a turn of its own, and not that of an upgrade or of an
+    /// earlier writer of the same owner.
+    fn comes_first(&self, id: WaiterId, owner: &[u8]) -> bool {
+        !self.of_owner(owner).any(|(other, want)| match want {
+            Want::Upgrade => true,
+            Want::Write => other < id,
+            Want::Read => false,
+        })
     }
 
     fn turn(&self, id: WaiterId, want: Want, owner: &OwnerId, policy: Policy) -> Turn {

@@ -1,11 +1,12 @@
 //! Circles of owners that wait for each other (SPEC section 4).
 
 use super::memory::LockId;
-use super::wait::{Answer, Waiter};
+use super::wait::Answer;
 use super::{Engine, Error, Scene};
-use crate::core::{find_cycle, Arrivals, Blockers, Circle, Lock, OwnerId};
+use crate::core::{find_cycle, Blockers, Circle, Lineup, Lock, OwnerId};
 use crate::ffi::{Access, Ctx, Text};
 use crate::store::{self, Store};
+use hashbrown::HashMap;
 use std::collections::{BTreeSet, HashSet};
 
 impl Engine {
@@ -23,7 +24,8 @@ impl Engine {
         if !self.settings.deadlock_detection || self.unsearched || nobody {
             return None;
         }
-        let circle = find_cycle(owner, |of| self.blockers(scene, store, owner, of));
+        let mut search = Search { engine: self, scene, store, start: owner, met: HashMap::new() };
+        let circle = find_cycle(owner, |of| search.blockers(of));
         scene.ctx.select(scene.db);
         circle
     }
@@ -86,7 +88,7 @@ impl Engine {
     }
 
     fn circle_from(&self, ctx: Ctx<'_>, owner: &OwnerId) -> Option<Circle> {
-        let waiter = self.waits_of.get(owner)?.iter().find_map(|(id, ())| self.waiters.get(&id))?;
+        let (_, waiter) = self.waiters_of(owner).next()?;
         let LockId { db, name } = &waiter.lock;
         ctx.select(*db);
         let key = Text::new(name);
@@ -103,52 +105,6 @@ impl Engine {
         self.answer(youngest, Answer::Failed(Error::Deadlock(turned(owners, &waiter.owner))));
         self.leave_queue(youngest, &waiter);
         true
-    }
-
-    /// The owners that one waits for, as far as they wait themselves: a circle
-    /// has no others, and can do without some of them unless it is to go through
-    /// `start`.
-    fn blockers(
-        &self,
-        scene: Scene<'_>,
-        store: &Store<'_>,
-        start: &OwnerId,
-        owner: &OwnerId,
-    ) -> Blockers {
-        let mut blockers = Blockers::default();
-        for (id, ()) in self.waits_of.get(owner).into_iter().flat_map(Arrivals::iter) {
-            let Some(waiter) = self.waiters.get(&id) else {
-                continue;
-            };
-            let holders = self.waiting_holders(scene, store, waiter);
-            for holder in holders.iter().filter(|holder| *holder != owner) {
-                blockers.add(holder, id);
-            }
-            let LockId { db, name } = &waiter.lock;
-            if let Some(queue) = self.memory.get(*db, name).and_then(|known| known.queue.as_ref()) {
-                let behind = (id, waiter.terms.want);
-                let policy = self.settings.policy;
-                let kept = self.several.iter().chain([start]);
-                queue.add_those_ahead(behind, owner, &holders, kept, policy, &mut blockers);
-            }
-        }
-        blockers
-    }
-
-    fn waiting_holders(
-        &self,
-        scene: Scene<'_>,
-        at_hand: &Store<'_>,
-        waiter: &Waiter,
-    ) -> Vec<OwnerId> {
-        let lock = &waiter.lock;
-        if lock.db == scene.db && *lock.name == *at_hand.name() {
-            return self.waiting_among(at_hand, lock.db).unwrap_or_default();
-        }
-        scene.ctx.select(lock.db);
-        let key = Text::new(&lock.name);
-        let store = Store::open(scene.ctx, &key, Access::Read);
-        store.and_then(|store| self.waiting_among(&store, lock.db)).unwrap_or_default()
     }
 
     /// The holders of a lock who wait. If it is not the one who is remembered to
@@ -173,6 +129,57 @@ impl Engine {
             }
         }
         Ok(holders)
+    }
+}
+
+/// A search for a circle through one owner. It looks at each lock once.
+struct Search<'s, 'c, 'k> {
+    engine: &'s Engine,
+    scene: Scene<'c>,
+    /// The lock that is at hand.
+    store: &'s Store<'k>,
+    start: &'s OwnerId,
+    /// The locks that it has come to.
+    met: HashMap<&'s LockId, Lineup>,
+}
+
+impl Search<'_, '_, '_> {
+    /// The owners that one waits for, as far as they wait themselves: a circle
+    /// has no others. Those that were given before are left out.
+    fn blockers(&mut self, owner: &OwnerId) -> Blockers {
+        let engine = self.engine;
+        let policy = engine.settings.policy;
+        let mut blockers = Blockers::default();
+        // The first waiter for a kind of hold on a lock speaks for the others.
+        let mut places = BTreeSet::new();
+        for (id, waiter) in engine.waiters_of(owner) {
+            let (lock, want) = (&waiter.lock, waiter.terms.want);
+            let known = engine.memory.get(lock.db, &lock.name);
+            let Some(queue) = known.and_then(|known| known.queue.as_ref()) else {
+                continue;
+            };
+            if !places.insert((lock, want)) {
+                continue;
+            }
+            if !self.met.contains_key(lock) {
+                let lineup = queue.line_up(self.waiting_holders(lock), &engine.several, policy);
+                self.met.insert(lock, lineup);
+            }
+            if let Some(lineup) = self.met.get_mut(lock) {
+                queue.add_blockers((id, want), owner, self.start, lineup, policy, &mut blockers);
+            }
+        }
+        blockers
+    }
+
+    fn waiting_holders(&self, lock: &LockId) -> Vec<OwnerId> {
+        if lock.db == self.scene.db && *lock.name == *self.store.name() {
+            return self.engine.waiting_among(self.store, lock.db).unwrap_or_default();
+        }
+        self.scene.ctx.select(lock.db);
+        let key = Text::new(&lock.name);
+        let store = Store::open(self.scene.ctx, &key, Access::Read);
+        store.and_then(|store| self.engine.waiting_among(&store, lock.db)).unwrap_or_default()
     }
 }
 

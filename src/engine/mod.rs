@@ -97,8 +97,9 @@ pub struct Engine {
     /// The waiters of each owner that has any, over all locks.
     waits_of: HashMap<OwnerId, Arrivals<()>>,
     sessions: Sessions,
-    /// The owners with several waiters: the only ones that a place in a queue
-    /// can make part of a circle.
+    /// The owners who wait in several places: for several locks, or for several
+    /// kinds of holds on one. Only these can a place in a queue make part of a
+    /// circle.
     several: HashSet<OwnerId>,
     /// The owners of whose several waiters one is gone: its place was the place
     /// of the others too, and without it they may wait for somebody else, or

@@ -114,7 +114,9 @@ impl Engine {
             Entry::Vacant(new) => _ = new.insert(Arrivals::One(id, ())),
             Entry::Occupied(mut waits) => {
                 waits.get_mut().insert(id, ());
-                self.several.insert(owner.clone());
+                if self.waits_in_several_places(&owner) {
+                    self.several.insert(owner.clone());
+                }
             }
         }
         while let Some(circle) = self.circle_closed_by(scene, store, &owner, lock) {
@@ -188,18 +190,32 @@ impl Engine {
             self.alarms.remove(at, Alarm::Waiter(id));
         }
         if let Some(waits) = self.waits_of.get_mut(&waiter.owner) {
-            let left = waits.remove(id);
-            if left < 2 {
-                self.several.remove(&waiter.owner);
-            }
-            if left == 0 {
+            if waits.remove(id) == 0 {
                 self.waits_of.remove(&waiter.owner);
                 self.unsettled.remove(&waiter.owner);
             } else {
                 self.unsettled.insert(waiter.owner.clone());
             }
+            if self.several.contains(&waiter.owner) && !self.waits_in_several_places(&waiter.owner)
+            {
+                self.several.remove(&waiter.owner);
+            }
         }
         Some(waiter)
+    }
+
+    /// The waiters of an owner, in the order of their arrival.
+    pub(super) fn waiters_of(&self, owner: &[u8]) -> impl Iterator<Item = (WaiterId, &Waiter)> {
+        let ids = self.waits_of.get(owner).into_iter().flat_map(Arrivals::iter);
+        ids.filter_map(|(id, ())| Some((id, self.waiters.get(&id)?)))
+    }
+
+    /// Whether an owner waits for several locks, or for several kinds of holds.
+    fn waits_in_several_places(&self, owner: &[u8]) -> bool {
+        let mut places =
+            self.waiters_of(owner).map(|(_, waiter)| (&waiter.lock, waiter.terms.want));
+        let first = places.next();
+        places.any(|place| Some(place) != first)
     }
 
     /// Takes a waiter out of its queue. Those behind it may get in now.

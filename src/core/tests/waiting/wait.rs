@@ -4,9 +4,11 @@ use super::circles;
 use super::step::Reply;
 use super::world::{name, Place, Waiter, World};
 use crate::core::{
-    find_cycle, serve, serve_owner, Blockers, Circle, Ledger, Mode, OwnerId, Queue, Turn, WaiterId,
-    Want,
+    find_cycle, serve, serve_owner, Blockers, Circle, Ledger, Lineup, Mode, OwnerId, Queue, Turn,
+    WaiterId, Want,
 };
+use hashbrown::HashSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 impl World {
     /// Engine::wait.
@@ -146,7 +148,8 @@ impl World {
 
     fn circle_through(&self, owner: &OwnerId) -> Option<Circle> {
         self.waits_of(owner).next()?;
-        find_cycle(owner, |of| self.blockers(owner, of))
+        let mut lineups = BTreeMap::new();
+        find_cycle(owner, |of| self.blockers(owner, of, &mut lineups))
     }
 
     fn break_circles(&mut self, owner: &OwnerId) {
@@ -156,22 +159,32 @@ impl World {
         }
     }
 
-    fn blockers(&self, start: &OwnerId, owner: &OwnerId) -> Blockers {
-        let several: Vec<OwnerId> =
-            (0..8).map(name).filter(|owner| self.waits_of(owner).count() > 1).collect();
+    fn blockers(
+        &self,
+        start: &OwnerId,
+        owner: &OwnerId,
+        lineups: &mut BTreeMap<Place, Lineup>,
+    ) -> Blockers {
+        let places = |owner: &OwnerId| {
+            let places = self.waits_of(owner).map(|(_, waiter)| (waiter.place, waiter.want));
+            places.collect::<BTreeSet<_>>().len()
+        };
+        let several: HashSet<OwnerId> =
+            (0..8).map(name).filter(|owner| places(owner) > 1).collect();
         let mut blockers = Blockers::default();
+        let mut met = BTreeSet::new();
         for (id, Waiter { place, want, .. }) in self.waits_of(owner) {
-            let here = &self.locks[place];
-            let holders = here.holds.keys().map(|holder| name(*holder));
-            let holders: Vec<OwnerId> =
-                holders.filter(|holder| self.waits_of(holder).next().is_some()).collect();
-            for holder in holders.iter().filter(|holder| *holder != owner) {
-                blockers.add(holder, id);
+            if !met.insert((place, want)) {
+                continue;
             }
-            let behind = (id, want);
-            let kept = several.iter().chain([start]);
-            let policy = self.policy;
-            here.queue.add_those_ahead(behind, owner, &holders, kept, policy, &mut blockers);
+            let here = &self.locks[place];
+            let lineup = lineups.entry(place).or_insert_with(|| {
+                let holders = here.holds.keys().map(|holder| name(*holder));
+                let waits = |holder: &OwnerId| self.waits_of(holder).next().is_some();
+                here.queue.line_up(holders.filter(waits).collect(), &several, self.policy)
+            });
+            let waiter = (id, want);
+            here.queue.add_blockers(waiter, owner, start, lineup, self.policy, &mut blockers);
         }
         blockers
     }
