@@ -55,6 +55,7 @@ impl Alarms {
 
     /// Takes the first, if it rings at `now`.
     pub fn take_due(&mut self, now: Millis) -> Option<Alarm> {
+        self.locks.follow(now);
         let other = self.others.first().map(|(at, _)| *at).filter(|at| now > *at);
         let until = other.map_or(now, |at| at.saturating_add(1));
         if let Some(place) = self.locks.take_before(until) {

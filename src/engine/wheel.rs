@@ -39,6 +39,7 @@ pub struct Wheel {
 /// Where a place stands.
 #[derive(Clone, Copy)]
 struct Link {
+    /// Its time, over or not.
     at: u64,
     /// The one before it in its slot, or its slot; [`NONE`]: it has no time.
     before: u32,
@@ -71,7 +72,7 @@ impl Wheel {
             }
             self.links.resize(index + 1, Link { at: 0, before: NONE, behind: NONE });
         }
-        self.stand(place, u64::try_from(at).unwrap_or(0).max(self.now));
+        self.stand(place, u64::try_from(at).unwrap_or(0));
     }
 
     /// Takes a place's time away, if it has one.
@@ -105,6 +106,25 @@ impl Wheel {
         Some(Millis::try_from(self.start(level, slot)).unwrap_or(Millis::MAX))
     }
 
+    /// Looks whether the clock was set back: `now` is what it says. The wheel goes
+    /// back with it, for all times that are to come count from there.
+    pub fn follow(&mut self, now: Millis) {
+        let now = u64::try_from(now).unwrap_or(0);
+        if now > self.now {
+            return;
+        }
+        self.now = now.saturating_sub(1);
+        self.levels = 0;
+        self.occupied = [0; LEVELS];
+        self.heads = [[NONE; SLOTS]; LEVELS];
+        for place in 0..self.links.len() {
+            let Link { at, before, .. } = self.links[place];
+            if before != NONE {
+                self.stand(place as u32, at);
+            }
+        }
+    }
+
     /// Takes a place whose time is before `now`.
     pub fn take_before(&mut self, now: Millis) -> Option<u32> {
         let now = u64::try_from(now).unwrap_or(0);
@@ -132,8 +152,10 @@ impl Wheel {
         }
     }
 
-    /// Puts a place into the slot of its time, which is not over.
-    fn stand(&mut self, place: u32, at: u64) {
+    /// Puts a place into the slot of its time, or of the present one if that is
+    /// over.
+    fn stand(&mut self, place: u32, time: u64) {
+        let at = time.max(self.now);
         let differs = (at ^ self.now) | (SLOTS as u64 - 1);
         let level = (differs.ilog2() / BITS) as usize;
         let slot = (at >> (level as u32 * BITS)) as usize % SLOTS;
@@ -142,7 +164,7 @@ impl Wheel {
             self.links[behind as usize].before = place;
         }
         let before = SLOT | (level * SLOTS + slot) as u32;
-        self.links[place as usize] = Link { at, before, behind };
+        self.links[place as usize] = Link { at: time, before, behind };
         self.occupied[level] |= 1 << slot;
         self.levels |= 1 << level;
     }
@@ -184,6 +206,8 @@ mod tests {
         Set(u32, Millis),
         Clear(u32),
         Pass(Millis),
+        /// The clock is set back.
+        Back(Millis),
     }
 
     /// Steps among few places; times near and far.
@@ -200,6 +224,7 @@ mod tests {
             2 => (0..40_u32).prop_map(Step::Clear),
             1 => (0..5_000_i64).prop_map(Step::Pass),
             1 => Just(Step::Pass(3_000_000_000)),
+            1 => prop_oneof![0..10_i64, 0..10_000_000_000_i64].prop_map(Step::Back),
         ]
     }
 
@@ -223,8 +248,13 @@ mod tests {
                         set.retain(|(_, other)| *other != place);
                         wheel.clear(place);
                     }
+                    Step::Back(ms) => {
+                        now -= ms;
+                        continue;
+                    }
                     Step::Pass(ms) => {
                         now += ms;
+                        wheel.follow(now);
                         let mut taken: Vec<u32> =
                             std::iter::from_fn(|| wheel.take_before(now)).collect();
                         taken.sort_unstable();
@@ -236,6 +266,7 @@ mod tests {
                     }
                 }
                 let first = set.first().map(|(at, _)| *at);
+                let now = now.max(wheel.now as Millis + 1);
                 prop_assert_eq!(wheel.first().is_none(), first.is_none());
                 if let (Some(lower), Some(first)) = (wheel.first(), first) {
                     prop_assert!(lower <= first.max(now - 1), "{} {}", lower, first);

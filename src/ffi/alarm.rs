@@ -36,6 +36,10 @@ unsafe extern "C" fn rang<H: OnAlarm>(ctx: *mut raw::RedisModuleCtx, _data: *mut
     }
 }
 
+/// Nobody is told when the clock of the server is set: so it is looked at as
+/// often as this, in ms.
+const MAX_MS: u64 = 1_000;
+
 /// The alarm: at most one time at which it rings.
 pub struct Alarm {
     /// A context that belongs to no command, for callbacks that get none.
@@ -51,12 +55,13 @@ impl Alarm {
         Ok(Alarm { ctx: own, clock: clock::Clock::new::<H>(own)? })
     }
 
-    /// Rings in `ms` milliseconds, and no more at what was set before.
+    /// Rings in `ms` milliseconds, or after a second if that is earlier, and no
+    /// more at what was set before.
     pub fn set<H: OnAlarm>(&mut self, ms: u64) {
         if ms == 0 {
             ring_now::<H>(self.ctx);
         } else {
-            self.clock.set::<H>(self.ctx, ms);
+            self.clock.set::<H>(self.ctx, ms.min(MAX_MS));
         }
     }
 }
@@ -109,7 +114,6 @@ mod clock {
         }
 
         pub fn set<H: OnAlarm>(&mut self, _ctx: *mut raw::RedisModuleCtx, ms: u64) {
-            let ms = ms.min(MAX_MS);
             let value = libc::timespec {
                 tv_sec: (ms / 1000) as libc::time_t,
                 tv_nsec: (ms % 1000 * 1_000_000) as libc::c_long,
@@ -130,9 +134,6 @@ mod clock {
             }
         }
     }
-
-    /// A day. Who has nothing to do earlier looks again then.
-    const MAX_MS: u64 = 86_400_000;
 
     unsafe extern "C" fn readable<H: OnAlarm>(fd: c_int, ctx: *mut c_void, _mask: c_int) {
         let mut rings = [0_u8; 8];
