@@ -329,7 +329,9 @@ impl Engine {
         self.notice(scene, store, What::Released);
         if hold.kind == Kind::Read {
             let lock = LockId { db: scene.db, name: store.name().into() };
-            self.bindings_close_gap(&lock, owner.bytes(), hold.number);
+            // Those above it have followed the lapses of others already.
+            let gone = seen.number_after(hold.number).unwrap_or(hold.number);
+            self.bindings_close_gap(&lock, owner.bytes(), gone);
         }
         self.serve(scene, store);
         Ok(true)

@@ -2,7 +2,7 @@
 
 use super::alarms::Alarm;
 use super::lapse::set_due;
-use super::memory::Known;
+use super::memory::{Known, LockId};
 use super::sessions::Grant;
 use super::wait::{Answer, Waiter};
 use super::{Engine, Error, Scene, Settings};
@@ -43,8 +43,13 @@ impl Engine {
             }
             Change::Flushed(db) => self.note_db(db),
             Change::Swapped(one, other) => {
+                let here = [one, other].map(|db| self.known_in(Some(db)));
                 self.note_db(Some(one));
                 self.note_db(Some(other));
+                // What was known here is there now.
+                for (locks, there) in here.iter().zip([other, one]) {
+                    locks.iter().for_each(|lock| self.look_now(there, &lock.name));
+                }
             }
             Change::Everything => {
                 self.note_db(None);
@@ -105,17 +110,20 @@ impl Engine {
     }
 
     fn note_db(&mut self, db: Option<i32>) {
-        let locks: Vec<_> = self.memory.locks(db).map(Known::id).collect();
-        for lock in locks {
+        for lock in self.known_in(db) {
             self.note_replaced(lock.db, &lock.name);
             self.look_now(lock.db, &lock.name);
         }
     }
 
+    /// The locks that are remembered, of a database or of all.
+    fn known_in(&self, db: Option<i32>) -> Vec<LockId> {
+        self.memory.locks(db).map(Known::id).collect()
+    }
+
     /// Forgets all but who waits: another server is the primary now.
     pub fn retire(&mut self) {
-        let locks: Vec<_> = self.memory.locks(None).map(Known::id).collect();
-        for lock in locks {
+        for lock in self.known_in(None) {
             self.note_replaced(lock.db, &lock.name);
             let (place, known) = self.memory.entry(lock.db, &lock.name);
             set_due(&mut self.alarms, place, known, None);

@@ -168,7 +168,7 @@ impl Engine {
                 return;
             }
         }
-        let look_again = self.look_again();
+        let look_again = self.look_again(store, mode);
         let (place, known) = self.memory.entry(scene.db, name);
         known.mode = mode;
         if mode != Some(Mode::Write) {
@@ -183,9 +183,7 @@ impl Engine {
             _ => None,
         };
         if known.queue.is_some() {
-            let mixed = mode == Some(Mode::Write) && store.field_count() > 2;
-            let again = if mixed { LOOK_AGAIN_MIXED } else { look_again };
-            due = sooner(due, Some(store.now() + again));
+            due = sooner(due, Some(store.now() + look_again));
         }
         if how == Due::NotLater && mode.is_some() {
             due = sooner(due, known.due());
@@ -199,8 +197,11 @@ impl Engine {
         self.alarms.silence(place);
     }
 
-    /// How soon a lock that is waited for is to be looked at again.
-    pub(super) fn look_again(&self) -> Millis {
+    /// How soon a lock in this mode that is waited for is to be looked at again.
+    pub(super) fn look_again(&self, store: &Store<'_>, mode: Option<Mode>) -> Millis {
+        if self.queues > 0 && mode == Some(Mode::Write) && store.field_count() > 2 {
+            return LOOK_AGAIN_MIXED;
+        }
         let queues = Millis::try_from(self.queues).unwrap_or(Millis::MAX);
         queues.saturating_mul(LOOKS_APART).max(LOOK_AGAIN)
     }

@@ -70,8 +70,11 @@ impl Engine {
             self.queues -= 1;
             self.forget_if_idle(scene.db, name);
         } else {
-            self.memory.entry(scene.db, name).1.queue = Some(queue);
-            self.look_by(scene, store, core::End::At(store.now() + self.look_again()));
+            let (_, known) = self.memory.entry(scene.db, name);
+            known.queue = Some(queue);
+            let mode = known.mode;
+            let again = store.now() + self.look_again(store, mode);
+            self.look_by(scene, store, core::End::At(again));
         }
         for owner in granted {
             self.break_circles(scene, store, &owner);

@@ -7,7 +7,8 @@ use std::{fs, thread};
 use redis::{cmd, Connection, Value};
 
 use crate::harness::{
-    assert_error, assert_ok, call, int, list, wait_synced, wait_until, wait_until_within, Server,
+    assert_error, assert_ok, call, int, list, map, wait_synced, wait_until, wait_until_within,
+    Server,
 };
 use crate::loading::unload;
 use crate::observe::{inspect, run};
@@ -17,20 +18,27 @@ fn waiters(con: &mut Connection, lock: &str) -> i64 {
     int(inspect(con, lock, "waiters_total"))
 }
 
-/// A lock that lapses in a moment, and one who waits for it; and one that is
+/// A lock that lapses in so many ms, and one who waits for it; and one that is
 /// held by a session, whose end is another way to free a lock.
-fn about_to_lapse(server: &Server) -> (Pending, Pending, Connection) {
+fn about_to_lapse(server: &Server, lease: i64) -> (Pending, Pending, Connection) {
     let mut con = server.connection();
-    assert_ok(run(&mut con, "RWLOCK.WLOCK lapses a 200"));
+    assert_ok(run(&mut con, &format!("RWLOCK.WLOCK lapses a {lease}")));
     assert_ok(run(&mut con, "RWLOCK.WLOCK session a 60000 SESSION"));
     let first = Pending::waits(server, "WLOCK lapses b 60000 BLOCK 0");
     let second = Pending::waits(server, "RLOCK session b 60000 BLOCK 0");
     (first, second, con)
 }
 
-/// Nobody is granted anything for a while after the lapse, until `clear`.
-fn refused_until(server: &Server, what: &str, spoil: impl FnOnce(), clear: impl FnOnce()) {
-    let (mut first, mut second, session) = about_to_lapse(server);
+/// Nobody is granted anything for a while after the lapse, until `clear`. The
+/// lease is to outlast `spoil`.
+fn refused_until(
+    server: &Server,
+    what: &str,
+    lease: i64,
+    spoil: impl FnOnce(),
+    clear: impl FnOnce(),
+) {
+    let (mut first, mut second, session) = about_to_lapse(server, lease);
     let mut con = server.connection();
     spoil();
     drop(session);
@@ -55,6 +63,7 @@ fn nobody_is_granted_a_lock_while_memory_is_used_up() {
     refused_until(
         &server,
         "maxmemory",
+        500,
         || assert_ok(call!(server.connection(), "CONFIG", "SET", "maxmemory", 1)),
         // The last command that they hear of for a while.
         || assert_ok(call!(server.connection(), "CONFIG", "SET", "maxmemory", 0)),
@@ -78,13 +87,14 @@ fn nobody_is_granted_a_lock_while_replicas_are_missing() {
     let set = |count: i64| {
         assert_ok(call!(server.connection(), "CONFIG", "SET", "min-replicas-to-write", count));
     };
-    refused_until(&server, "min-replicas-to-write", || set(1), || set(0));
+    refused_until(&server, "min-replicas-to-write", 500, || set(1), || set(0));
 
     // Or until there is one.
     let mut replica = None;
     refused_until(
         &server,
         "a replica comes",
+        500,
         || set(1),
         || {
             let builder = Server::builder().replica_of(&server);
@@ -109,6 +119,8 @@ fn nobody_is_granted_a_lock_while_the_disk_fails() {
     refused_until(
         &server,
         "stop-writes-on-bgsave-error",
+        // The server sees only now and then that its child has failed.
+        1_500,
         || {
             let mut con = server.connection();
             block();
@@ -234,4 +246,34 @@ fn a_waiter_that_leaves_in_the_instant_of_its_lapse_holds_nothing() {
         assert_eq!(int(run(&mut con, "RWLOCK.UNLOCK lock c")), 1);
     }
     assert_eq!(list(run(&mut con, "RWLOCK.QUEUES")), []);
+}
+
+#[test]
+fn a_lost_grant_that_is_taken_back_leaves_the_session_beside_it() {
+    let server = Server::builder().start();
+    let mut con = server.connection();
+    for _ in 0..3 {
+        assert_ok(run(&mut con, "RWLOCK.WLOCK lock w 60000"));
+        let mut lapses = Pending::waits(&server, "RLOCK lock a 20 BLOCK 0");
+        let lost = Pending::waits(&server, "RLOCK lock a 60000 BLOCK 0");
+        let mut session = Pending::waits(&server, "RLOCK lock a 60000 BLOCK 0 SESSION");
+        // All three are granted; the second never hears of it, and when that is
+        // noticed the first has lapsed.
+        let mut pipe = redis::pipe();
+        pipe.cmd("RWLOCK.UNLOCK").arg("lock").arg("w");
+        pipe.cmd("CLIENT").arg("KILL").arg("ID").arg(lost.id());
+        pipe.cmd("DEBUG").arg("SLEEP").arg("0.05");
+        pipe.query::<()>(&mut con).expect("a pipeline");
+        lapses.is_granted();
+        session.is_granted();
+        let holds = |con: &mut Connection| {
+            list(inspect(con, "lock", "holders"))
+                .iter()
+                .map(|one| int(&map(one)["holds"]))
+                .sum::<i64>()
+        };
+        wait_until("one is left", || holds(&mut con) == 1);
+        drop(session);
+        wait_until("none is left", || holds(&mut con) == 0);
+    }
 }

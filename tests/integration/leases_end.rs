@@ -84,7 +84,7 @@ fn readers_lapse_one_by_one() {
     for round in 0..4 {
         let lock = format!("lock-{round}");
         let mut ends = Vec::new();
-        for (owner, lease) in [("a", 120), ("b", 60), ("a", 180), ("c", 60_000)] {
+        for (owner, lease) in [("a", 400), ("b", 200), ("a", 1_000), ("c", 60_000)] {
             assert_ok(run(&mut con, &format!("RWLOCK.RLOCK {lock} {owner} {lease}")));
             ends.push(ends_at(&mut con, &format!("{{{lock}}}:{owner}:rwlock_timeout:1")));
         }
@@ -260,7 +260,7 @@ fn a_redisson_hold_lapses_on_time_once_it_was_touched() {
         // The timeouts first: a reader without one has lapsed.
         for owner in ["a", "b"] {
             let timeout = format!("{{{lock}}}:{owner}:rwlock_timeout:1");
-            assert_ok(call!(con, "SET", timeout, 1, "PX", 80));
+            assert_ok(call!(con, "SET", timeout, 1, "PX", 400));
         }
         run(&mut con, &format!("HSET {lock} mode read a 1 b 1")).expect("read");
         run(&mut con, &format!("PEXPIRE {lock} 60000")).expect("a lease");
@@ -272,7 +272,7 @@ fn a_redisson_hold_lapses_on_time_once_it_was_touched() {
 
         // Its write lock, which nobody but the hash knows of.
         run(&mut con, &format!("HSET {lock} mode write a:write 1")).expect("write");
-        run(&mut con, &format!("PEXPIRE {lock} 60")).expect("a lease");
+        run(&mut con, &format!("PEXPIRE {lock} 400")).expect("a lease");
         let end = ends_at(&mut con, &lock);
         assert!(int(run(&mut con, &format!("RWLOCK.RLOCK {lock} c 1000"))) > 0);
         assert_eq!(subscriber.next().1, "1");
@@ -307,4 +307,28 @@ fn a_hash_that_would_end_before_its_readers_is_lengthened_again() {
     assert!(int(run(&mut con, "PTTL lock-0")) > 200_000);
     assert_eq!(int(run(&mut con, "PTTL lock-1")), -1);
     assert_eq!(list(inspect(&mut con, "lock-1", "holders")).len(), 2);
+}
+
+#[test]
+fn leases_end_on_time_in_the_database_that_a_lock_was_swapped_to() {
+    let (server, mut con) = server();
+    let mut subscriber = Subscriber::pattern(&server, b"redisson_rwlock:*");
+    let mut late = Vec::new();
+    for _ in 0..5 {
+        assert_ok(run(&mut con, "SELECT 1"));
+        assert_ok(run(&mut con, "RWLOCK.WLOCK lock a 400"));
+        assert_ok(run(&mut con, "RWLOCK.RLOCK read a 60000"));
+        let end = ends_at(&mut con, "lock");
+        assert_ok(run(&mut con, "SWAPDB 0 1"));
+        assert_ok(run(&mut con, "SELECT 0"));
+        assert_eq!(subscriber.next().1, "1");
+        late.push(local_clock() - end - 1);
+        // A hash lives as long as its longest hold, there as here.
+        let end = ends_at(&mut con, "{read}:a:rwlock_timeout:1");
+        assert_eq!(int(run(&mut con, "PEXPIRE read 30000")), 1);
+        wait_until("it is lengthened", || ends_at(&mut con, "read") == end);
+        assert_eq!(int(run(&mut con, "RWLOCK.UNLOCK read a")), 1);
+        assert_eq!(subscriber.next().1, "0");
+    }
+    assert_prompt("a lock that was swapped", LIMIT, &late);
 }
