@@ -404,7 +404,7 @@ fn without_detection_circles_stand_until_something_gives() {
     crowd.ok("WLOCK x a 100000");
     crowd.ok("WLOCK y b 100000");
     let mut a = crowd.waits("WLOCK y a 100000 BLOCK 0");
-    let mut b = crowd.waits("WLOCK x b 100000 BLOCK 100");
+    let mut b = crowd.waits("WLOCK x b 100000 BLOCK 500");
     assert!(b.refused() > 0);
     let mut b = crowd.waits("WLOCK x b 100000 BLOCK 0");
     crowd.gives("FORCEUNLOCK x", 1);

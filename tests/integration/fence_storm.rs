@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 use std::env;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use redis::{Connection, RedisResult, Value};
 
 use crate::fence::token;
-use crate::harness::{assert_ok, call, int, text, wait_synced, wait_until, Server};
+use crate::harness::{assert_ok, call, int, text, wait_synced, wait_until_within, Server};
 use crate::observe::run;
 
 /// How many tokens when nobody says.
@@ -105,7 +105,10 @@ fn round(server: &mut Server, grants: usize, with_replica: bool) -> Vec<Read> {
                 scope.spawn(move || work(con, client, with_replica, taken))
             })
             .collect();
-        wait_until("they have their tokens", || taken.load(Ordering::Relaxed) >= grants);
+        // Thousands, each synced to a disk that others may use as well.
+        wait_until_within("they have their tokens", Duration::from_secs(120), || {
+            taken.load(Ordering::Relaxed) >= grants
+        });
         server.kill9();
         clients.into_iter().flat_map(|client| client.join().expect("a client")).collect()
     })

@@ -150,15 +150,20 @@ fn asking_costs_the_same_however_much_there_is() {
     let _waiters: Vec<_> =
         (0..100).map(|lock| crowd.waits(&format!("RLOCK lock0-{lock} r 1000 BLOCK 0"))).collect();
     assert_eq!(["waiters", "queues"].map(|field| info_figure(&server, field)), [100, 100]);
-    assert_ok(run(&mut con, "CONFIG RESETSTAT"));
-    for _ in 0..200 {
-        section(&mut con, "rwlock");
+    // The best of some batches: the server counts the time that it had to wait
+    // for a processor too.
+    let mut best = f64::MAX;
+    for _ in 0..5 {
+        assert_ok(run(&mut con, "CONFIG RESETSTAT"));
+        for _ in 0..200 {
+            section(&mut con, "rwlock");
+        }
+        let stats = server.info("commandstats")["cmdstat_info"].clone();
+        let per_call = stats.split(',').find_map(|part| part.strip_prefix("usec_per_call="));
+        best = best.min(per_call.and_then(|cost| cost.parse().ok()).expect("a cost"));
     }
-    let stats = server.info("commandstats")["cmdstat_info"].clone();
-    let per_call = stats.split(',').find_map(|part| part.strip_prefix("usec_per_call="));
-    let per_call: f64 = per_call.and_then(|cost| cost.parse().ok()).expect("a cost");
-    println!("{per_call} us");
-    assert!(per_call < LIMIT, "{per_call} us");
+    println!("{best} us");
+    assert!(best < LIMIT, "{best} us");
 }
 
 #[test]

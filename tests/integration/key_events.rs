@@ -127,7 +127,7 @@ fn a_grant_after_waiting_is_an_event_behind_the_release() {
     expect(&["release", "release", "acquire"]);
     // A waiter that leaves, and one whose time is up.
     drop(crowd.waits("WLOCK k x 100000 BLOCK 0"));
-    let mut short = crowd.waits("WLOCK k y 100000 BLOCK 20");
+    let mut short = crowd.waits("WLOCK k y 100000 BLOCK 500");
     short.refused();
     // A lapse that lets one in.
     let mut next = crowd.waits("WLOCK k n 100000 BLOCK 0");

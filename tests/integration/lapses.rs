@@ -170,8 +170,8 @@ fn lapsed_holds_go_by_themselves() {
     write.ok("WLOCK c 400");
     write.ok("RLOCK c 100");
     let mut last = Lock::on(&server, "last");
-    last.ok("RLOCK d 100");
-    last.ok("RLOCK e 500");
+    last.ok("RLOCK d 300");
+    last.ok("RLOCK e 800");
     // DBSIZE counts keys and looks at none. The hash and the timeout key of what
     // is left, and a timeout key that ended together with its hash: with that
     // gone it means nothing, and is the server's to delete.

@@ -23,7 +23,7 @@ fn take(con: &mut Connection, tag: &str, lease: i64) -> Vec<(String, i64)> {
     let locks = (0..ROUNDS)
         .flat_map(|round| {
             [("RLOCK", format!("read-{round}")), ("WLOCK", format!("write-{round}"))]
-                .map(|(command, lock)| (command, lock, lease + 40 * round))
+                .map(|(command, lock)| (command, lock, lease + 120 * round))
         })
         .chain([("WLOCK", "touched".to_owned(), lease), ("RLOCK", "waited".to_owned(), lease)]);
     locks

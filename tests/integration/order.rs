@@ -127,7 +127,7 @@ fn a_request_that_does_not_wait_jumps_no_queue() {
         assert!((1..=60_000).contains(&left), "{request}: {left}");
     }
     // Nor does one that waits for a short time.
-    let mut reader = crowd.waits("RLOCK k a 1000 BLOCK 50");
+    let mut reader = crowd.waits("RLOCK k a 1000 BLOCK 500");
     assert!(reader.refused() > 0);
     assert_eq!(crowd.holders("k"), "h read");
     crowd.gives("UNLOCK k h", 1);

@@ -19,7 +19,7 @@ impl Pending {
     pub fn waits(server: &Server, line: &str) -> Self {
         let pending = Self::send(server, line);
         let mut con = server.connection();
-        wait_until(&format!("{line} waits"), || pending.is_blocked(&mut con));
+        wait_until(&format!("{line} waits"), || is_blocked(&mut con, pending.id));
         pending
     }
 
@@ -41,14 +41,6 @@ impl Pending {
         self.id
     }
 
-    /// Whether the server has it blocked, as another client sees it.
-    pub fn is_blocked(&self, con: &mut Connection) -> bool {
-        let line = text(call!(con, "CLIENT", "LIST", "ID", self.id));
-        line.split(' ')
-            .find_map(|field| field.strip_prefix("flags="))
-            .is_some_and(|flags| flags.contains('b'))
-    }
-
     /// Waits for the reply.
     pub fn reply(&mut self) -> RedisResult<Value> {
         match self.con.recv_response()? {
@@ -67,6 +59,14 @@ impl Pending {
     pub fn connection(self) -> Connection {
         self.con
     }
+}
+
+/// Whether the server has a client blocked, as another one sees it.
+pub fn is_blocked(con: &mut Connection, id: i64) -> bool {
+    let line = text(call!(con, "CLIENT", "LIST", "ID", id));
+    line.split(' ')
+        .find_map(|field| field.strip_prefix("flags="))
+        .is_some_and(|flags| flags.contains('b'))
 }
 
 /// The clock that this machine's servers go by, unix time in ms.

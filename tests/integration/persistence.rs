@@ -15,7 +15,7 @@ fn an_aof_and_an_rdb_are_read_by_a_server_without_the_module() {
     let (seed, fresh) = (2, fresh_seed());
     let mut workload = Workload::new(seed);
     workload.steps(&mut con, 2_500);
-    workload.assert_complete();
+    workload.complete(&mut con);
     Workload::new(fresh).steps(&mut con, 1_000);
     let expected = settled_keyspace(&server);
     assert!(!expected.is_empty());

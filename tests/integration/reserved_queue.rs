@@ -18,7 +18,7 @@ fn who_waits_queues_behind_a_reservation() {
         "RENAME {k}:wait_write x",
         "FLUSHALL",
     ] {
-        let time = if end == "ttl" { 200 } else { 100_000 };
+        let time = if end == "ttl" { 1_000 } else { 100_000 };
         crowd.ok("WLOCK k h 100000");
         assert!(crowd.refused(&format!("WLOCK k p 1000 RESERVE {time}")) > 0);
         crowd.gives("UNLOCK k h", 1);

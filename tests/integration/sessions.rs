@@ -68,22 +68,26 @@ fn a_session_hold_lives_as_long_as_its_connection() {
     let server = Server::builder().start();
     let mut other = server.connection();
     let mut con = server.connection();
-    for (lock, command, lease) in [("short", "RLOCK", 400), ("long", "WLOCK", 1_000)] {
+    let locks = [("short", "RLOCK", 1_000), ("long", "WLOCK", 3_000)];
+    for (lock, command, lease) in locks {
         ok(&mut con, &format!("{command} {lock} a {lease} SESSION"));
     }
     ok(&mut con, "RLOCK plain a 1000");
     let id = client_id(&mut con);
     let started = Instant::now();
+    let mut low = [0; 2];
     while started.elapsed() < Duration::from_secs(10) {
-        for (lock, lease) in [("short", 400), ("long", 1_000)] {
+        for ((lock, _, lease), low) in locks.into_iter().zip(&mut low) {
             let ttl = int(inspect(&mut other, lock, "ttl"));
             assert!((1..=lease).contains(&ttl), "{lock}: {ttl}");
             // Renewed at least every third of its lease; a busy machine is
-            // given a third more.
-            assert!(ttl >= lease / 3, "{lock}: {ttl}");
+            // given a third more, and a look or two: a server that stalled may
+            // answer before it renews.
+            *low = if ttl < lease / 3 { *low + 1 } else { 0 };
+            assert!(*low < 3, "{lock}: {ttl}");
             assert_eq!(holders(&mut other, lock)[0].3, id, "{lock}");
         }
-        thread::sleep(Duration::from_millis(50));
+        thread::sleep(Duration::from_millis(10));
     }
     assert_eq!(holders(&mut other, "plain"), []);
     drop(con);

@@ -1,5 +1,6 @@
 //! Directories for the servers' data.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::{env, fs, process, thread};
@@ -16,13 +17,21 @@ pub(super) struct DataDir {
 
 impl DataDir {
     pub(super) fn new(given: Option<&Path>) -> Self {
-        let dir = match given {
-            Some(path) => Self { path: path.to_owned(), temporary: false },
-            None => Self { path: env::temp_dir().join(unique_name()), temporary: true },
-        };
-        fs::create_dir_all(&dir.path)
-            .unwrap_or_else(|error| panic!("cannot create {}: {error}", dir.path.display()));
-        dir
+        let cannot =
+            |path: &Path, error| -> ! { panic!("cannot create {}: {error}", path.display()) };
+        if let Some(path) = given {
+            fs::create_dir_all(path).unwrap_or_else(|error| cannot(path, error));
+            return Self { path: path.to_owned(), temporary: false };
+        }
+        loop {
+            let path = env::temp_dir().join(unique_name());
+            match fs::create_dir(&path) {
+                Ok(()) => return Self { path, temporary: true },
+                // Left by a process that had the same id.
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Err(error) => cannot(&path, error),
+            }
+        }
     }
 
     pub(super) fn path(&self) -> &Path {
