@@ -5,6 +5,7 @@ use super::alarms::Alarm;
 use super::memory::LockId;
 use super::notices::What;
 use super::sessions::{Binding, BindingId, Bound, Grant};
+use super::wait::Waiter;
 use super::{Engine, Error, Scene};
 use crate::core::{self, Kind, Lock, Millis, Which};
 use crate::ffi::{Access, Text};
@@ -64,19 +65,28 @@ impl Engine {
         owner: &Owner<'_>,
         hold: Bound,
     ) {
-        for waiter in self.underway.values_mut().chain(&mut self.undelivered) {
-            let LockId { db, name } = &waiter.lock;
-            let same = *db == scene.db && **name == *store.name();
-            if same && *waiter.owner == *owner.bytes() {
-                if let Some(grant) = waiter.grant.as_mut().filter(|grant| grant.hold == hold) {
-                    grant.is_new = false;
-                }
-            }
+        let lock = (scene.db, store.name());
+        for grant in self.grants_underway(lock, owner.bytes()).filter(|grant| grant.hold == hold) {
+            grant.is_new = false;
         }
     }
 
+    /// The grants of an owner on a lock of whose answers it is not known yet
+    /// whether they arrive, or that are to be taken back.
+    fn grants_underway<'e>(
+        &'e mut self,
+        (db, name): (i32, &'e [u8]),
+        owner: &'e [u8],
+    ) -> impl Iterator<Item = &'e mut Grant> {
+        let waiters = self.underway.values_mut().chain(&mut self.undelivered);
+        let same = move |waiter: &&mut Waiter| {
+            waiter.lock.db == db && *waiter.lock.name == *name && *waiter.owner == *owner
+        };
+        waiters.filter(same).filter_map(|waiter| waiter.grant.as_mut())
+    }
+
     /// After a change: bindings whose hold has lapsed end, those of holds that
-    /// moved to another number follow.
+    /// moved to another number follow, and so do grants that may be taken back.
     pub(super) fn bindings_follow(
         &mut self,
         scene: Scene<'_>,
@@ -84,6 +94,13 @@ impl Engine {
         owner: &Owner<'_>,
         seen: &Seen,
     ) {
+        if seen.lapsed() > 0 {
+            let lock = (scene.db, store.name());
+            self.grants_follow(lock, owner.bytes(), |number| seen.number_after(number));
+            for (owner, number_after) in seen.mended() {
+                self.grants_follow(lock, owner, number_after);
+            }
+        }
         if self.sessions.is_empty() {
             return;
         }
@@ -92,6 +109,23 @@ impl Engine {
         self.follow(&lock, owner.bytes(), writes, |number| seen.number_after(number));
         for (owner, number_after) in seen.mended() {
             self.follow(&lock, owner, u64::MAX, number_after);
+        }
+    }
+
+    fn grants_follow(
+        &mut self,
+        lock: (i32, &[u8]),
+        owner: &[u8],
+        number_after: impl Fn(u64) -> Option<u64>,
+    ) {
+        for grant in self.grants_underway(lock, owner) {
+            if grant.hold.kind == Kind::Read {
+                match number_after(grant.hold.number) {
+                    Some(number) => grant.hold.number = number,
+                    // There is nothing to take back any more.
+                    None => grant.is_new = false,
+                }
+            }
         }
     }
 
@@ -178,10 +212,11 @@ impl Engine {
     pub(super) fn bindings_close_gap(&mut self, lock: &LockId, owner: &[u8], gone: u64) {
         for id in self.sessions.of_owner(lock, owner).to_vec() {
             if let Some(binding) = self.sessions.get_mut(id) {
-                if binding.hold.kind == Kind::Read && binding.hold.number > gone {
-                    binding.hold.number -= 1;
-                }
+                binding.hold.close_gap(gone);
             }
+        }
+        for grant in self.grants_underway((lock.db, &lock.name), owner) {
+            grant.hold.close_gap(gone);
         }
     }
 

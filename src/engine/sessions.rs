@@ -20,6 +20,15 @@ pub struct Bound {
     pub number: u64,
 }
 
+impl Bound {
+    /// The read hold of this number is gone: those above it move down.
+    pub fn close_gap(&mut self, gone: u64) {
+        if self.kind == Kind::Read && self.number > gone {
+            self.number -= 1;
+        }
+    }
+}
+
 /// What a request was granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
