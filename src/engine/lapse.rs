@@ -168,7 +168,7 @@ impl Engine {
                 return;
             }
         }
-        let look_again = self.look_again(store, mode);
+        let queues = self.queues;
         let (place, known) = self.memory.entry(scene.db, name);
         known.mode = mode;
         if mode != Some(Mode::Write) {
@@ -183,7 +183,7 @@ impl Engine {
             _ => None,
         };
         if known.queue.is_some() {
-            due = sooner(due, Some(store.now() + look_again));
+            due = sooner(due, Some(store.now() + look_again(queues, store, mode)));
         }
         if how == Due::NotLater && mode.is_some() {
             due = sooner(due, known.due());
@@ -195,15 +195,6 @@ impl Engine {
     pub(super) fn forget_at(&mut self, place: Place) {
         self.memory.remove(place);
         self.alarms.silence(place);
-    }
-
-    /// How soon a lock in this mode that is waited for is to be looked at again.
-    pub(super) fn look_again(&self, store: &Store<'_>, mode: Option<Mode>) -> Millis {
-        if self.queues > 0 && mode == Some(Mode::Write) && store.field_count() > 2 {
-            return LOOK_AGAIN_MIXED;
-        }
-        let queues = Millis::try_from(self.queues).unwrap_or(Millis::MAX);
-        queues.saturating_mul(LOOKS_APART).max(LOOK_AGAIN)
     }
 
     /// Has a lock looked at soon, for the server takes no writes now.
@@ -245,6 +236,16 @@ pub(super) enum Due {
     Exactly,
     /// There may be others, that end earlier.
     NotLater,
+}
+
+/// How soon a lock in this mode that is waited for is to be looked at again, where
+/// so many are waited for.
+pub(super) fn look_again(queues: usize, store: &Store<'_>, mode: Option<Mode>) -> Millis {
+    if mode == Some(Mode::Write) && store.field_count() > 2 {
+        return LOOK_AGAIN_MIXED;
+    }
+    let queues = Millis::try_from(queues).unwrap_or(Millis::MAX);
+    queues.saturating_mul(LOOKS_APART).max(LOOK_AGAIN)
 }
 
 fn sooner(one: Option<Millis>, other: Option<Millis>) -> Option<Millis> {

@@ -1,6 +1,7 @@
 //! Serving a lock's queue.
 
 use super::acquire::{Queueing, Taken};
+use super::lapse::look_again;
 use super::wait::Answer;
 use super::{Engine, Error, Scene};
 use crate::core::{
@@ -73,7 +74,7 @@ impl Engine {
             let (_, known) = self.memory.entry(scene.db, name);
             known.queue = Some(queue);
             let mode = known.mode;
-            let again = store.now() + self.look_again(store, mode);
+            let again = store.now() + look_again(self.queues, store, mode);
             self.look_by(scene, store, core::End::At(again));
         }
         for owner in granted {

@@ -150,8 +150,8 @@ fn a_downgrade_by_script_after_a_grant_lets_readers_in_soon() {
         crowd.ok("RLOCK k x 100000");
         let mut upgrade = crowd.waits("UPGRADE k h 100000 BLOCK 0");
         let mut reader = crowd.waits("RLOCK k a 100000 BLOCK 0");
-        // Who begins to wait is looked at once more soon after, which is not what
-        // is meant here.
+        // The lock of one who begins to wait is looked at 50 ms later, and that look
+        // would find the downgrade too: it is to be over.
         thread::sleep(Duration::from_millis(120));
         crowd.gives("UNLOCK k x", 0);
         upgrade.granted();
