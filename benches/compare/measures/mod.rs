@@ -7,6 +7,7 @@ mod locks;
 mod memory;
 mod pairs;
 mod readers;
+mod stalls;
 mod tax;
 mod waiters;
 
@@ -20,7 +21,7 @@ use std::time::{Duration, Instant};
 
 pub type Measure = fn(&mut Bench);
 
-pub const ALL: [(&str, Measure); 9] = [
+pub const ALL: [(&str, Measure); 10] = [
     ("pairs", pairs::measure),
     ("contended", contended::measure),
     ("handoff", handoff::measure),
@@ -29,6 +30,7 @@ pub const ALL: [(&str, Measure); 9] = [
     ("readers", readers::measure),
     ("waiters", waiters::measure),
     ("locks", locks::measure),
+    ("stalls", stalls::measure),
     ("idle", idle::measure),
 ];
 
