@@ -2,7 +2,7 @@
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run build install uninstall deb test engines test-engines test-deb test-redisson examples top bench bench-quick bench-docs bench-peers fmt lint
+.PHONY: help run build install uninstall deb test model-test engines test-engines test-deb test-redisson examples top bench bench-quick bench-docs bench-peers fmt lint
 
 # Builds the benchmark, then runs it on a server that is known to be supported.
 BENCH = scripts/setup.sh build server && RWLOCK_SERVER=$$(scripts/server.sh) && export RWLOCK_SERVER && \
@@ -31,6 +31,9 @@ deb: build ## Make a Debian package in target/deb
 test: ## Run every test (SERVER=redis-server)
 	@scripts/setup.sh build server
 	@RWLOCK_SERVER=$$(scripts/server.sh) && export RWLOCK_SERVER && cargo test --release --locked
+
+model-test: ## Compare a server with a model of the contract (TIME=60 SEED= ENGINE= PROFILE=)
+	@scripts/model-test.sh
 
 engines: ## Fetch the servers of test-engines into engines/ (on Debian)
 	@scripts/engines.sh

@@ -1,0 +1,156 @@
+"""Who waits for whom, and whether they wait in a circle.
+
+An owner waits for every other owner that holds the lock, or that stands ahead of it
+in the queue and makes it wait. Owners are the same in all databases. An edge is
+`certain` when the contract names it, and not where it only may be meant.
+"""
+
+
+def has_place_as_holder(view, waiter):
+    """A holder always gets in again, wherever in the queue its request stands."""
+    if waiter.kind == "read":
+        return waiter.owner in view.readers or view.writer == waiter.owner
+    if waiter.kind == "write":
+        return view.writer == waiter.owner
+    return view.writer == waiter.owner and waiter.owner in view.readers
+
+
+def order(world, db, key, by_reservation=True):
+    """The queue in order of service: upgrades, then by policy, then by arrival."""
+    reserved, _ = world.keys.reservation(db, key, world.now)
+    first = world.settings["policy"] == "prefer-writers"
+
+    def rank(waiter):
+        if waiter.kind == "upgrade":
+            return 0
+        # A reservation is its owner's place to write, ahead of who came later.
+        if by_reservation and waiter.kind == "write" and waiter.owner == reserved:
+            return 1
+        return 3 if first and waiter.kind == "read" else 2
+
+    return sorted(world.queue(db, key), key=lambda w: (rank(w), w.seq))
+
+
+def covering(queue, place):
+    """The place of the first request of the same owner whose grant also serves this
+    one. Those between the two do not really make it wait."""
+    waiter = queue[place]
+    for at, other in enumerate(queue[:place]):
+        if other.owner == waiter.owner and (other.kind == "write" or
+                                            other.kind == waiter.kind == "read"):
+            return at
+    return place
+
+
+def edges(world, by_reservation=True):
+    """A list of (from, to, seq of who waits, seq of who is ahead or None, certain)."""
+    found = []
+    for db, key in {(w.db, w.key) for w in world.waiters}:
+        view = world.view(db, key)
+        queue = order(world, db, key, by_reservation)
+        reserved, _ = world.keys.reservation(db, key, world.now)
+        joins = world.settings["policy"] == "prefer-readers" and view.mode == "read"
+        for place, waiter in enumerate(queue):
+            if has_place_as_holder(view, waiter):
+                continue
+            ahead = queue[:place]
+            covered = covering(queue, place)
+            if waiter.kind == "read":
+                ahead = [a for a in ahead if a.kind == "upgrade" or a.kind == "write"]
+            elif waiter.kind == "upgrade":
+                ahead = []
+            for other in ahead:
+                if other.owner != waiter.owner:
+                    certain = not (joins and waiter.kind == "read" and other.kind == "write")
+                    certain = certain and queue.index(other) < covered
+                    found.append((waiter.owner, other.owner, waiter.seq, other.seq, certain))
+            for holder in view.holders() - {waiter.owner}:
+                # A reader among readers waits for them only through a writer ahead.
+                certain = waiter.kind != "read" or view.mode == "write" or any(
+                    queue.index(other) < covered for other in ahead)
+                found.append((waiter.owner, holder, waiter.seq, None, certain))
+            if reserved not in (None, waiter.owner):
+                found.append((waiter.owner, reserved, waiter.seq, None, False))
+    return found
+
+
+def circles(found):
+    """All simple circles, each a list of edges; at most some hundred."""
+    leaving = {}
+    for edge in found:
+        leaving.setdefault(edge[0], []).append(edge)
+    result = []
+
+    def walk(start, at, path, seen):
+        for edge in leaving.get(at, ()):
+            if len(result) > 200:
+                return
+            if edge[1] == start:
+                result.append(path + [edge])
+            elif edge[1] not in seen and edge[1] > start:
+                walk(start, edge[1], path + [edge], seen | {edge[1]})
+
+    for owner in sorted(leaving):
+        walk(owner, owner, [], {owner})
+    return result
+
+
+def has_circle(found):
+    leaving = {}
+    for edge in found:
+        leaving.setdefault(edge[0], set()).add(edge[1])
+    done, under = set(), set()
+
+    def visit(owner):
+        under.add(owner)
+        for other in leaving.get(owner, ()):
+            if other in under or (other not in done and visit(other)):
+                return True
+        under.discard(owner)
+        done.add(owner)
+        return False
+
+    return any(owner not in done and visit(owner) for owner in list(leaving))
+
+
+def nameable(world, found):
+    """The pairs of owners that an error may name: also those in one queue, where one
+    waits for the other through a third."""
+    pairs = {(e[0], e[1]) for e in found}
+    for db, key in {(w.db, w.key) for w in world.waiters}:
+        for queue in (order(world, db, key), order(world, db, key, by_reservation=False)):
+            pairs |= {(w.owner, a.owner) for at, w in enumerate(queue) for a in queue[:at]}
+    return pairs
+
+
+def closes(world, waiter):
+    """Whether this waiter would close a circle: "yes", "no" or "maybe"."""
+    if world.settings["deadlock-detection"] == "no":
+        return "no", []
+    before = edges(world)
+    world.waiters.append(waiter)
+    after = edges(world)
+    # A reservation may end before its owner is served: then arrival counts.
+    without = edges(world, by_reservation=False)
+    pairs = nameable(world, after)
+    world.waiters.remove(waiter)
+    if not has_circle(after):
+        return "maybe" if has_circle(without) else "no", pairs
+    certain = has_circle([e for e in after if e[4]]) and has_circle([e for e in without if e[4]])
+    if not certain or has_circle([e for e in before if e[4]]):
+        return "maybe", pairs
+    return "yes", pairs
+
+
+def victims(world):
+    """The seqs of which one has to go, and whether one must."""
+    found = edges(world)
+    if world.settings["deadlock-detection"] == "no" or not has_circle(found):
+        return [], False, set()
+    certain = [e for e in found if e[4]]
+    must = has_circle(certain)
+    seqs = set()
+    for circle in circles(certain if must else found):
+        seqs.add(max(e[2] for e in circle))
+        seqs.add(max(max(e[2], e[3] or 0) for e in circle))
+    return sorted(seqs), must, nameable(world, found)
