@@ -46,9 +46,12 @@ fn try_load(context: &Context, args: &[RedisString]) -> Result<(), String> {
     let args: Vec<&[u8]> = args.iter().map(|arg| arg.as_slice()).collect();
     ffi::log_panics();
     let settings = server::load_settings(ctx, &args)?;
-    store::init(ctx);
-    server::start(ctx, settings)?;
-    command::register(ctx)
+    store::init(ctx)?;
+    // What the server keeps of a load that failed would call code that is gone.
+    // It takes back commands and settings by itself, and nothing else: so what
+    // follows the server's events comes last, and undoes itself.
+    command::register(ctx)?;
+    server::start(ctx, settings)
 }
 
 fn unload(context: &Context) -> Status {

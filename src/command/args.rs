@@ -7,18 +7,20 @@ use crate::ffi::Str;
 /// The arguments that are not yet read.
 pub struct Args<'a> {
     rest: &'a [&'a Str],
+    /// The one that was read last.
+    last: &'a [u8],
 }
 
 impl<'a> Args<'a> {
     /// The arguments behind the command's own name.
     pub fn new(args: &'a [&'a Str]) -> Args<'a> {
-        Args { rest: args.get(1..).unwrap_or_default() }
+        Args { rest: args.get(1..).unwrap_or_default(), last: b"" }
     }
 
     /// The next argument.
     pub fn next(&mut self) -> Result<&'a Str, Error> {
-        let (first, rest) = self.rest.split_first().ok_or(Error::Syntax)?;
-        self.rest = rest;
+        let (first, rest) = self.rest.split_first().ok_or_else(|| self.syntax())?;
+        (self.rest, self.last) = (rest, first.bytes());
         Ok(first)
     }
 
@@ -53,11 +55,16 @@ impl<'a> Args<'a> {
 
     /// Refuses what is left over.
     pub fn finish(self) -> Result<(), Error> {
-        if self.rest.is_empty() {
-            Ok(())
-        } else {
-            Err(Error::Syntax)
+        match self.rest.first() {
+            None => Ok(()),
+            Some(word) => Err(Error::Syntax(word.bytes().into())),
         }
+    }
+
+    /// What was read last is unknown, given twice, lacks its value or goes with
+    /// nothing that is there.
+    pub fn syntax(&self) -> Error {
+        Error::Syntax(self.last.into())
     }
 }
 

@@ -2,21 +2,22 @@
 
 use crate::core::{Mode, NotHeld, OwnerId, TooMany, MAX_READS};
 use crate::engine;
+use crate::server::Unavailable;
 use crate::store;
 
 /// Why a command ended in an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// An option word is unknown, given twice or meaningless here.
-    Syntax,
+    /// This option word is unknown, given twice or meaningless here.
+    Syntax(Box<[u8]>),
     /// A time is out of range.
     InvalidExpire,
     /// A timeout is no integer, or too large.
     BadTimeout,
     /// A timeout is below 0.
     NegativeTimeout,
-    /// The module is being unloaded.
-    Stopped,
+    /// The module cannot run it now.
+    Unavailable(Unavailable),
     /// A number is none.
     NotAnInteger,
     /// A number is below 1.
@@ -31,6 +32,12 @@ impl From<engine::Error> for Error {
     }
 }
 
+impl From<Unavailable> for Error {
+    fn from(why: Unavailable) -> Error {
+        Error::Unavailable(why)
+    }
+}
+
 impl Error {
     /// The line of the reply to `command`.
     pub fn text(&self, command: &str) -> String {
@@ -39,12 +46,15 @@ impl Error {
             Store, TooMany, TooManyWaiters,
         };
         match self {
-            Error::Syntax => "ERR syntax error".into(),
+            Error::Syntax(word) => format!("ERR syntax error near '{}'", name(word)),
             Error::BadTimeout | Error::Engine(InvalidTimeout) => {
                 "ERR timeout is not an integer or out of range".into()
             }
             Error::NegativeTimeout => "ERR timeout is negative".into(),
-            Error::Stopped => "ERR the module is being unloaded".into(),
+            Error::Unavailable(Unavailable::Stopped) => "ERR the module is being unloaded".into(),
+            Error::Unavailable(Unavailable::Busy) => {
+                "ERR the call comes from a key event in the middle of another RWLOCK command".into()
+            }
             Error::Engine(Deadlock(circle)) => deadlock(circle),
             Error::Engine(OtherUpgrade(owner)) => format!(
                 "DEADLOCK {} waits to upgrade and each would wait for the other",
@@ -58,7 +68,7 @@ impl Error {
             Error::NotAnInteger => "ERR value is not an integer or out of range".into(),
             Error::NotPositive => "ERR value is out of range, must be positive".into(),
             Error::InvalidExpire | Error::Engine(InvalidExpire) => {
-                format!("ERR invalid expire time in '{command}' command")
+                format!("ERR invalid expire time in '{command}' command: {EXPECTED}")
             }
             Error::Engine(NotHeld(reason)) => not_held(*reason),
             Error::Engine(TooMany(reason)) => too_many(*reason),
@@ -111,6 +121,7 @@ fn keys(error: &store::Error) -> String {
         store::Error::TryAgain => {
             "TRYAGAIN the lock's slot is being migrated, its keys may be on two nodes".into()
         }
+        store::Error::ClusterDown(what) => format!("CLUSTERDOWN {what}"),
     }
 }
 
@@ -133,6 +144,9 @@ fn deadlock(circle: &[OwnerId]) -> String {
 fn name(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).chars().take(MAX_NAME).collect()
 }
+
+/// What a time has to be.
+const EXPECTED: &str = "the lease is an integer of milliseconds, 1 or more";
 
 /// The most of a name that an error shows, in characters.
 const MAX_NAME: usize = 256;

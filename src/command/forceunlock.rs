@@ -27,7 +27,7 @@ impl Command for ForceUnlock {
             None => None,
             Some(b"READ") => Some(Mode::Read),
             Some(b"WRITE") => Some(Mode::Write),
-            Some(_) => return Err(Error::Syntax),
+            Some(_) => return Err(args.syntax()),
         };
         args.finish()?;
         Ok(Reply::Integer(run(ctx, |engine| engine.force(ctx, key, only))?.into()))

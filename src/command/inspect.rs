@@ -39,7 +39,7 @@ pub fn count_option(args: &mut Args<'_>) -> Result<usize, Error> {
     match args.word().as_deref() {
         None => Ok(DEFAULT_COUNT),
         Some(b"COUNT") => args.count(),
-        Some(_) => Err(Error::Syntax),
+        Some(_) => Err(args.syntax()),
     }
 }
 
@@ -54,7 +54,7 @@ fn picture(picture: Picture) -> Reply {
         ("ttl", ttl),
         ("holders", Reply::Array(picture.holders.into_iter().map(|h| holder(h, now)).collect())),
         ("holders_total", Reply::Integer(picture.holders_total as i64)),
-        ("waiters", Reply::Array(picture.waiters.into_iter().map(|w| waiter(w, now)).collect())),
+        ("waiters", Reply::Array(picture.waiters.into_iter().map(waiter).collect())),
         ("waiters_total", Reply::Integer(picture.waiters_total as i64)),
         ("reserved_by", picture.reserved.map_or(Reply::Null, |by| Reply::Bulk(by.owner))),
         ("fence", Reply::Integer(picture.fence)),
@@ -75,18 +75,17 @@ fn holder(holder: Holder, now: Millis) -> Reply {
     ])
 }
 
-fn waiter(waiter: WaiterPicture, now: Millis) -> Reply {
+fn waiter(waiter: WaiterPicture) -> Reply {
     let kind = match waiter.want {
         Want::Upgrade => "upgrade",
         Want::Read => "read",
         Want::Write => "write",
     };
-    let timeout = waiter.until.and_then(|until| until.left(now)).unwrap_or(0);
     Reply::Map(vec![
         ("owner", Reply::Bulk(waiter.owner)),
         ("kind", text(kind)),
-        ("waited", Reply::Integer(now.saturating_sub(waiter.since).max(0))),
-        ("timeout", Reply::Integer(timeout)),
+        ("waited", Reply::Integer(waiter.waited)),
+        ("timeout", Reply::Integer(waiter.timeout.unwrap_or(0))),
         ("client", client(waiter.client)),
     ])
 }

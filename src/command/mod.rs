@@ -68,7 +68,7 @@ fn run<R>(
     ctx: Ctx<'_>,
     work: impl FnOnce(&mut Engine) -> Result<R, engine::Error>,
 ) -> Result<R, Error> {
-    Ok(server::run(ctx, work).ok_or(Error::Stopped)??)
+    Ok(server::run(ctx, work)??)
 }
 
 /// A command as the server calls it.

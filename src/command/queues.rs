@@ -24,13 +24,12 @@ impl Command for Queues {
     fn run(ctx: Ctx<'_>, mut args: Args<'_>) -> Result<Reply, Error> {
         let count = count_option(&mut args)?;
         args.finish()?;
-        let queues = run(ctx, |engine| Ok((engine.queues(ctx, count), ctx.now())))?;
-        let (queues, now) = queues;
+        let queues = run(ctx, |engine| Ok(engine.queues(ctx, count)))?;
         let row = |queue: crate::engine::QueueLength| {
             Reply::Map(vec![
                 ("key", Reply::Bulk(queue.name)),
                 ("waiters", Reply::Integer(queue.waiters as i64)),
-                ("oldest", Reply::Integer(now.saturating_sub(queue.since).max(0))),
+                ("oldest", Reply::Integer(queue.oldest)),
             ])
         };
         Ok(Reply::Array(queues.into_iter().map(row).collect()))

@@ -15,7 +15,7 @@ pub fn run(
     render: fn(Answer) -> Reply,
 ) -> Result<Reply, Error> {
     let ask = parse(args, want)?;
-    Ok(server::acquire(ctx, &ask, render)?.map_or(Reply::Later, reply))
+    Ok(server::acquire(ctx, &ask, render)??.map_or(Reply::Later, reply))
 }
 
 fn parse<'a>(mut args: Args<'a>, want: Want) -> Result<Ask<'a>, Error> {
@@ -32,18 +32,17 @@ fn parse<'a>(mut args: Args<'a>, want: Want) -> Result<Ask<'a>, Error> {
     };
     while let Some(word) = args.word() {
         match word.as_slice() {
-            b"BLOCK" if ask.block.is_none() => ask.block = Some(args.timeout()?),
+            b"BLOCK" if ask.block.is_none() && ask.reserve.is_none() => {
+                ask.block = Some(args.timeout()?)
+            }
             b"SESSION" if !ask.session => ask.session = true,
-            b"ONCE" if want != Want::Upgrade && !ask.once => ask.once = true,
+            b"ONCE" if !ask.once => ask.once = true,
             b"FENCE" if want != Want::Read && !ask.fence => ask.fence = true,
-            b"RESERVE" if want == Want::Write && ask.reserve.is_none() => {
+            b"RESERVE" if want == Want::Write && ask.reserve.is_none() && ask.block.is_none() => {
                 ask.reserve = Some(args.millis()?);
             }
-            _ => return Err(Error::Syntax),
+            _ => return Err(args.syntax()),
         }
-    }
-    if ask.reserve.is_some() && ask.block.is_some() {
-        return Err(Error::Syntax);
     }
     Ok(ask)
 }

@@ -31,7 +31,7 @@ impl Command for Unlock {
             Some(b"READ") => Which::One(Kind::Read),
             Some(b"WRITE") => Which::One(Kind::Write),
             Some(b"ALL") => Which::All,
-            Some(_) => return Err(Error::Syntax),
+            Some(_) => return Err(args.syntax()),
         };
         args.finish()?;
         Ok(Reply::Integer(run(ctx, |engine| engine.release(ctx, key, owner, which))?.into()))

@@ -1,6 +1,6 @@
-//! `RWLOCK.UPGRADE key owner lease [BLOCK timeout] [SESSION] [FENCE]`
+//! `RWLOCK.UPGRADE key owner lease [BLOCK timeout] [SESSION] [ONCE] [FENCE]`
 
-use super::docs::{BLOCK, FENCE, KEY, LEASE, OWNER, SESSION};
+use super::docs::{BLOCK, FENCE, KEY, LEASE, ONCE, OWNER, SESSION};
 use super::{request, Args, Command, Error, SINCE};
 use crate::core::Want;
 use crate::ffi::{CommandDocs, Ctx, KeyUse, Reply};
@@ -18,7 +18,7 @@ impl Command for Upgrade {
         categories: "write slow blocking",
         arity: -4,
         key: KeyUse::Update,
-        args: &[KEY, OWNER, LEASE, BLOCK, SESSION, FENCE],
+        args: &[KEY, OWNER, LEASE, BLOCK, SESSION, ONCE, FENCE],
     };
 
     fn run(ctx: Ctx<'_>, args: Args<'_>) -> Result<Reply, Error> {

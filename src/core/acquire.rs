@@ -19,8 +19,10 @@ pub struct Request {
     /// The end of the new hold's lease.
     pub lease: End,
     /// ONCE: an owner that has a live hold of this kind gets no second one,
-    /// the lease of its highest is lengthened instead.
+    /// the lease of the one that is meant is lengthened instead.
     pub once: bool,
+    /// The rank of the read hold that ONCE means, counted from 0; None: the highest.
+    pub meant: Option<usize>,
 }
 
 /// A writer's reservation, as the owner who asks sees it.
@@ -67,10 +69,14 @@ pub fn acquire(
         if lock.is_free() { Lock { end: request.lease, ..Lock::free() } } else { lock.clone() };
     after.lengthen(request.lease);
     match request.kind {
-        Kind::Read => match after.own.reads.last_mut() {
-            Some(highest) if request.once => *highest = request.lease.max(*highest),
-            _ => push_read(&mut after.own, request.lease)?,
-        },
+        Kind::Read => {
+            let highest = after.own.reads.len().saturating_sub(1);
+            let meant = request.meant.unwrap_or(highest).min(highest);
+            match after.own.reads.get_mut(meant) {
+                Some(meant) if request.once => *meant = request.lease.max(*meant),
+                _ => push_read(&mut after.own, request.lease)?,
+            }
+        }
         Kind::Write if request.once && after.own.writes > 0 => {}
         Kind::Write => push_write(&mut after.own)?,
     }
@@ -94,9 +100,9 @@ fn refusal(lock: &Lock, kind: Kind, reservation: Reservation) -> Option<Refusal>
     }
 }
 
-/// Decides an UPGRADE: from read to write, when nobody else reads. The read
-/// holds stay inside the write hold.
-pub fn upgrade(lock: &Lock, lease: End) -> Result<Result<Verdict, NotHeld>, TooMany> {
+/// Decides an UPGRADE, a request for a write hold: from read to write, when nobody
+/// else reads. The read holds stay inside the write hold.
+pub fn upgrade(lock: &Lock, request: Request) -> Result<Result<Verdict, NotHeld>, TooMany> {
     if lock.own.reads.is_empty() {
         return Ok(Err(NotHeld::of(lock, Kind::Read)));
     }
@@ -109,8 +115,10 @@ pub fn upgrade(lock: &Lock, lease: End) -> Result<Result<Verdict, NotHeld>, TooM
         // holder that is gone may have left on the hash.
         after.end = lock.latest_read();
     }
-    after.lengthen(lease);
-    push_write(&mut after.own)?;
+    after.lengthen(request.lease);
+    if !request.once || lock.own.writes == 0 {
+        push_write(&mut after.own)?;
+    }
     Ok(Ok(Verdict::Granted(after)))
 }
 

@@ -10,15 +10,24 @@ pub type Token = i64;
 /// exactly.
 pub const MAX_TOKEN: Token = (1 << 53) - 1;
 
-/// The token that a write hold is granted with. `last`: the last that was
-/// handed out, as far as the keys tell; 0: none. `of_tenure`: the one that the
-/// owner was given since it began to write. `clock`: the unix time in µs, by
-/// which tokens go on increasing when the last one is lost.
-pub fn token(last: Token, of_tenure: Option<Token>, clock: i64) -> Result<Token, TooMany> {
-    if of_tenure == Some(last) {
-        return Ok(last);
+/// The last token that was handed out; 0: none.
+#[derive(Clone, Copy, Debug)]
+pub struct Last {
+    /// As the fence key tells it.
+    pub told: Token,
+    /// As it is remembered.
+    pub known: Token,
+}
+
+/// The token that a write hold is granted with. `of_tenure`: the one that the
+/// owner was given since it began to write; it is repeated if it is still the
+/// last. `clock`: the unix time in µs, by which tokens go on increasing when the
+/// last one is lost.
+pub fn token(last: Last, of_tenure: Option<Token>, clock: i64) -> Result<Token, TooMany> {
+    if of_tenure == Some(last.told) {
+        return Ok(last.told);
     }
-    let next = last.saturating_add(1).max(clock);
+    let next = last.told.max(last.known).saturating_add(1).max(clock);
     if next > MAX_TOKEN {
         return Err(TooMany::Tokens);
     }
@@ -30,32 +39,39 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn last(told: Token) -> Last {
+        Last { told, known: 0 }
+    }
+
     #[test]
     fn the_clock_leads_unless_it_is_behind() {
-        assert_eq!(token(0, None, 1_000), Ok(1_000));
-        assert_eq!(token(999, None, 1_000), Ok(1_000));
-        assert_eq!(token(1_000, None, 1_000), Ok(1_001));
-        assert_eq!(token(5_000, None, 1_000), Ok(5_001));
+        assert_eq!(token(last(0), None, 1_000), Ok(1_000));
+        assert_eq!(token(last(999), None, 1_000), Ok(1_000));
+        assert_eq!(token(last(1_000), None, 1_000), Ok(1_001));
+        assert_eq!(token(last(5_000), None, 1_000), Ok(5_001));
         // A clock that was never set.
-        assert_eq!(token(0, None, -1), Ok(1));
+        assert_eq!(token(last(0), None, -1), Ok(1));
     }
 
     #[test]
     fn a_tenure_keeps_its_token_while_it_is_the_last() {
-        assert_eq!(token(1_000, Some(1_000), 2_000), Ok(1_000));
+        assert_eq!(token(last(1_000), Some(1_000), 2_000), Ok(1_000));
         // Somebody has written to the key, or it is gone.
-        assert_eq!(token(1_001, Some(1_000), 900), Ok(1_002));
-        assert_eq!(token(0, Some(1_000), 2_000), Ok(2_000));
+        assert_eq!(token(last(1_001), Some(1_000), 900), Ok(1_002));
+        assert_eq!(token(last(0), Some(1_000), 2_000), Ok(2_000));
+        // The clock was set back besides.
+        let lost = Last { told: 0, known: 1_000 };
+        assert_eq!(token(lost, Some(1_000), 900), Ok(1_001));
     }
 
     #[test]
     fn beyond_the_largest_there_is_none() {
-        assert_eq!(token(MAX_TOKEN - 1, None, 0), Ok(MAX_TOKEN));
-        assert_eq!(token(MAX_TOKEN, Some(MAX_TOKEN), 0), Ok(MAX_TOKEN));
-        for last in [MAX_TOKEN, MAX_TOKEN + 1, i64::MAX] {
-            assert_eq!(token(last, None, 0), Err(TooMany::Tokens));
+        assert_eq!(token(last(MAX_TOKEN - 1), None, 0), Ok(MAX_TOKEN));
+        assert_eq!(token(last(MAX_TOKEN), Some(MAX_TOKEN), 0), Ok(MAX_TOKEN));
+        for told in [MAX_TOKEN, MAX_TOKEN + 1, i64::MAX] {
+            assert_eq!(token(last(told), None, 0), Err(TooMany::Tokens));
         }
-        assert_eq!(token(0, None, MAX_TOKEN + 1), Err(TooMany::Tokens));
+        assert_eq!(token(last(0), None, MAX_TOKEN + 1), Err(TooMany::Tokens));
     }
 
     /// A clock: mostly one of this century, else any.
@@ -66,12 +82,14 @@ mod tests {
     proptest! {
         #[test]
         fn a_new_one_is_above_the_last_and_not_behind_the_clock(
-            last in prop_oneof![0..=i64::MAX, MAX_TOKEN - 3..=MAX_TOKEN + 3],
+            told in prop_oneof![0..=i64::MAX, MAX_TOKEN - 3..=MAX_TOKEN + 3],
+            known in 0..=MAX_TOKEN,
             of_tenure in proptest::option::of(any::<i64>()),
             clock in clock(),
         ) {
-            match token(last, of_tenure, clock) {
-                Ok(repeated) if of_tenure == Some(repeated) && repeated == last => {}
+            let last = told.max(known);
+            match token(Last { told, known }, of_tenure, clock) {
+                Ok(repeated) if of_tenure == Some(repeated) && repeated == told => {}
                 Ok(new) => prop_assert!(new > last && new >= clock && new <= MAX_TOKEN),
                 Err(error) => {
                     prop_assert_eq!(error, TooMany::Tokens);
@@ -87,20 +105,20 @@ mod tests {
             steps in proptest::collection::vec((clock(), any::<bool>()), 1..100),
             forgetful in any::<bool>(),
         ) {
-            let (mut last, mut highest, mut now) = (0, 0, 0_i64);
+            let (mut told, mut highest, mut now) = (0, 0, 0_i64);
             for (clock, forget) in steps {
                 if forgetful {
                     // Less than a token for each µs.
                     now = now.saturating_add(clock.rem_euclid(1_000)).saturating_add(1);
                     if forget {
-                        last = 0;
+                        told = 0;
                     }
                 } else {
                     now = clock;
                 }
-                if let Ok(next) = token(last, None, now) {
+                if let Ok(next) = token(last(told), None, now) {
                     prop_assert!(next > highest);
-                    (last, highest) = (next, next);
+                    (told, highest) = (next, next);
                 }
             }
         }

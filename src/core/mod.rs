@@ -23,7 +23,7 @@ pub use acquire::{acquire, downgrade, upgrade, Kind, Refusal, Request, Reservati
 pub use announce::{announcement, Announcement};
 pub use arrivals::Arrivals;
 pub use deadlock::{find_cycle, Blockers, Circle};
-pub use fence::{token, Token};
+pub use fence::{token, Last, Token};
 pub use lock::{Ends, Holds, Lock, Mode, Others};
 pub use queue::{OwnerId, Policy, Queue, WaiterId, Want};
 pub use release::{kind_to_release, release, NotHeld, Which};

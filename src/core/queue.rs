@@ -114,15 +114,17 @@ impl Queue {
             (Want::Upgrade, _) => !self.upgrades.is_empty(),
             _ if !self.upgrades.is_empty() => true,
             (Want::Read, Policy::PreferReaders) if mode == Some(Mode::Read) => false,
-            // A reservation is a place before the queue.
-            _ if reservation == Reservation::Own => self.owners.contains_key(owner),
+            // A reservation is a place before the queue, to write.
+            (Want::Write, _) if reservation == Reservation::Own => {
+                self.of_owner(owner).any(|(_, want)| want == Want::Write)
+            }
             (Want::Write, Policy::PreferWriters) => !self.writers.is_empty(),
             _ => !self.is_empty(),
         }
     }
 
     /// The waiter whose turn it is. `reserved`: the owner whose reservation
-    /// stands; it is a place before the queue.
+    /// stands; it is a place before the queue, to write.
     pub fn next(
         &self,
         mode: Option<Mode>,
@@ -138,27 +140,38 @@ impl Queue {
                 return Some(reader);
             }
         }
-        if let Some(owner) = reserved {
-            let (owner, own) = self.owners.get_key_value(owner)?;
-            return own.iter().next().map(|(id, want)| (id, want, owner));
-        }
-        match policy {
+        let head = match policy {
             Policy::PreferWriters => first(Want::Write).or_else(|| first(Want::Read)),
             Policy::Fifo | Policy::PreferReaders => match (first(Want::Read), first(Want::Write)) {
                 (Some(reader), Some(writer)) => Some(reader.min(writer)),
                 (reader, writer) => reader.or(writer),
             },
-        }
+        };
+        let Some(reserved) = reserved else {
+            return head;
+        };
+        let (owner, own) = self.owners.get_key_value(reserved)?;
+        let write = own.iter().find(|(_, want)| *want == Want::Write);
+        // Its reads go by the queue, like anybody's.
+        write.map(|(id, want)| (id, want, owner)).or(head.filter(|(.., first)| *first == owner))
     }
 
-    /// All who wait, in the order of service as it looks now.
-    pub fn in_order(&self, policy: Policy) -> Vec<(WaiterId, Want, OwnerId)> {
+    /// All who wait, in the order of service as it looks now. `reserved`: the owner
+    /// whose reservation stands.
+    pub fn in_order(
+        &self,
+        policy: Policy,
+        reserved: Option<&[u8]>,
+    ) -> Vec<(WaiterId, Want, OwnerId)> {
         let line =
             |want: Want| self.line(want).iter().map(move |(&id, owner)| (id, want, owner.clone()));
         let mut order: Vec<_> = line(Want::Upgrade).collect();
         let mut rest: Vec<_> = line(Want::Write).chain(line(Want::Read)).collect();
         if policy != Policy::PreferWriters {
             rest.sort_by_key(|(id, _, _)| *id);
+        }
+        if let Some(reserved) = reserved {
+            rest.sort_by_key(|(_, want, owner)| *want != Want::Write || **owner != *reserved);
         }
         order.append(&mut rest);
         order

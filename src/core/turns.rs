@@ -43,7 +43,7 @@ impl Queue {
         let mut turns = Vec::new();
         let mut stand = |owner: &OwnerId| {
             for (id, want) in self.first_of_each_kind(owner) {
-                turns.push((self.turn(id, want, owner, policy), id, owner.clone()));
+                turns.push((own_turn(id, want, policy), id, owner.clone()));
             }
         };
         if several.len() < self.owners().len() {
@@ -59,7 +59,9 @@ impl Queue {
     /// Adds the owners that hold the lock, or stand ahead of a waiter and make it
     /// wait, each with the younger of the two waiters; but not those that this
     /// search was told of before, unless it is `start`, the owner through whom a
-    /// circle is looked for.
+    /// circle is looked for. Who stands ahead goes by its own turn, not by that of
+    /// another waiter of its owner's whose grant serves it too: this one stands
+    /// ahead itself, and without it the first may not.
     ///
     /// Of those who wait in no other place there is no need: they wait for the
     /// same holders and for some of the same owners ahead, so that a circle
@@ -93,7 +95,7 @@ impl Queue {
         }
         if start != owner {
             for (ahead, want) in self.first_of_each_kind(start) {
-                if self.turn(ahead, want, start, policy) < limit {
+                if own_turn(ahead, want, policy) < limit {
                     blockers.add(start, ahead.max(id));
                 }
             }
@@ -102,7 +104,7 @@ impl Queue {
             for want in [Want::Upgrade, Want::Write, Want::Read] {
                 let mut line = self.line(want).iter();
                 if let Some((&ahead, other)) = line.find(|(_, other)| *other != owner) {
-                    if self.turn(ahead, want, other, policy) < limit {
+                    if own_turn(ahead, want, policy) < limit {
                         blockers.add(other, ahead.max(id));
                     }
                 }

@@ -1,7 +1,6 @@
 //! Taking holds and changing their kind.
 
-use super::notices::What;
-use super::sessions::Grant;
+use super::tracked::Grant;
 use super::wait::Waiting;
 use super::{end_of, Engine, Error, Scene};
 use crate::core::{
@@ -9,7 +8,7 @@ use crate::core::{
     Verdict, WaiterId, Want,
 };
 use crate::ffi::{Ctx, Str};
-use crate::store::{Owner, Reserved, Seen, Store, Survey};
+use crate::store::{Owner, Reserved, Seen, Store, Survey, What};
 
 /// A request for a hold.
 pub struct Ask<'a> {
@@ -59,7 +58,7 @@ pub(super) struct Terms {
 /// What came of a try.
 pub(super) enum Taken {
     Held(Grant),
-    Refused { lock: Lock, refusal: Refusal, reserved: Option<Reserved> },
+    Refused { lock: Lock, refusal: Refusal, reserved: Option<Reserved>, reservation: Reservation },
 }
 
 impl Engine {
@@ -86,16 +85,14 @@ impl Engine {
     ) -> Result<Acquired, Error> {
         end_of(store, ask.lease)?;
         let reserve = ask.reserve.map(|ms| end_of(store, ms)).transpose()?;
-        let until = match ask.block {
-            Some(ms) if ms > 0 => {
-                Some(End::of_lease(store.now(), ms).ok_or(Error::InvalidTimeout)?)
-            }
-            _ => None,
-        };
+        let timeout = ask.block.filter(|ms| *ms > 0);
+        if timeout.is_some_and(|ms| End::of_lease(store.now(), ms).is_none()) {
+            return Err(Error::InvalidTimeout);
+        }
         let Ask { want, lease, once, fence, .. } = *ask;
         let terms = Terms { want, lease, once, fence, session };
         let taken = self.take(scene, store, owner, terms, Queueing::Behind)?;
-        let (lock, refusal, reserved) = match taken {
+        let (lock, refusal, reserved, reservation) = match taken {
             Taken::Held(grant) => {
                 self.serve_holder(scene, store, owner.bytes());
                 if ask.want == Want::Read && self.settings.policy == Policy::PreferReaders {
@@ -104,17 +101,24 @@ impl Engine {
                 }
                 return Ok(Acquired::Held(grant.token));
             }
-            Taken::Refused { lock, refusal, reserved } => (lock, refusal, reserved),
+            Taken::Refused { lock, refusal, reserved, reservation } => {
+                (lock, refusal, reserved, reservation)
+            }
         };
         if ask.block.is_some() && scene.ctx.situation().may_block {
-            let waiting = Waiting { terms, since: store.now(), until, refusal, reserved };
+            let waiting = Waiting { terms, timeout, refusal, reserved };
             return self.wait(scene, store, owner, &lock, waiting);
         }
-        let others = reserved.as_ref().is_some_and(|by| by.owner != owner.bytes());
-        if let Some(end) = reserve.filter(|_| !others && !self.has_queue(scene, store)) {
+        let may_reserve = match reservation {
+            // Those who wait came later.
+            Reservation::Own => true,
+            Reservation::None => !self.has_queue(store),
+            Reservation::Other => false,
+        };
+        if let Some(end) = reserve.filter(|_| may_reserve) {
             store.reserve(ask.owner, end);
         }
-        Ok(Acquired::Refused(left(store, &lock, refusal, reserved)))
+        Ok(Acquired::Refused(left(store, &lock, refusal, reserved, reservation)))
     }
 
     /// Tries a request.
@@ -128,27 +132,24 @@ impl Engine {
     ) -> Result<Taken, Error> {
         let lease = end_of(store, terms.lease)?;
         let survey = if terms.want == Want::Upgrade { Survey::Presence } else { Survey::Mode };
-        let seen = self.look(scene, store, owner, survey)?;
+        let seen = self.look(store, owner, survey)?;
         let lock = &seen.lock;
         let reserved = match terms.want {
-            Want::Upgrade => None,
             // A holder is not held up by a reservation, nor does it consume one.
             Want::Read if !lock.own.is_empty() => None,
+            // Nor is one who upgrades, also not by a key that holds none.
+            Want::Upgrade => store.reservation().unwrap_or_default(),
             Want::Read | Want::Write => store.reservation()?,
         };
-        let reservation = match &reserved {
-            None => Reservation::None,
-            Some(by) if by.owner == owner.bytes() => Reservation::Own,
-            Some(_) if self.joins_whoever_waits(terms.want, lock) => Reservation::None,
-            Some(_) => Reservation::Other,
-        };
+        let reservation = self.reservation(reserved.as_ref(), terms.want, lock, owner.bytes());
         let behind = queueing == Queueing::Behind
             && !terms.want.is_open_to(lock)
-            && self.queue_holds_up(scene, store, owner, terms.want, lock, reservation);
-        let request = |kind| Request { kind, lease, once: terms.once };
+            && self.queue_holds_up(store, owner, terms.want, lock, reservation);
+        let meant = self.meant_by_once(store, &seen, owner.bytes(), terms);
+        let request = |kind| Request { kind, lease, once: terms.once, meant };
         let verdict = match terms.want {
             Want::Upgrade => {
-                self.settled(scene, store, &seen, owner, core::upgrade(lock, lease)?)?
+                self.settled(store, &seen, owner, core::upgrade(lock, request(Kind::Write))?)?
             }
             _ if behind => Verdict::Refused(Refusal::Queue),
             Want::Read => core::acquire(lock, request(Kind::Read), reservation)?,
@@ -156,25 +157,43 @@ impl Engine {
         };
         match verdict {
             Verdict::Granted(after) => {
-                let token = terms.fence.then(|| self.token(scene, store, &seen)).transpose()?;
-                self.commit(scene, store, &seen, owner, &after)?;
+                let token =
+                    terms.fence.then(|| self.token(scene, store, &seen, owner)).transpose()?;
+                self.commit(store, &seen, owner, &after)?;
                 if let Some(token) = token {
-                    self.hand_out(scene, store, token);
-                } else if terms.want != Want::Read && seen.begins_writing() {
-                    // A script may have ended the last writer's time unseen.
-                    self.forget_token(scene, store);
+                    self.hand_out(store, owner, token);
+                } else if terms.want != Want::Read && seen.lock.own.writes == 0 {
+                    // What ended the last writer's time may not have been seen.
+                    self.forget_token(store);
                 }
-                if terms.want == Want::Write && reservation == Reservation::Own {
+                if terms.want != Want::Read && reservation == Reservation::Own {
                     store.consume_reservation();
                 }
-                self.notice(scene, store, What::Acquired);
-                let grant = self.bind(scene, store, &seen, owner, &after, terms);
+                store.notice(What::Acquired);
+                let grant = self.name_grant(store, &seen, owner, &after, terms, meant);
                 Ok(Taken::Held(Grant { token, ..grant }))
             }
             Verdict::Refused(refusal) => {
-                self.commit(scene, store, &seen, owner, lock)?;
-                Ok(Taken::Refused { lock: seen.lock, refusal, reserved })
+                self.commit(store, &seen, owner, lock)?;
+                Ok(Taken::Refused { lock: seen.lock, refusal, reserved, reservation })
             }
+        }
+    }
+
+    /// A reservation as the one who asks sees it.
+    pub(super) fn reservation(
+        &self,
+        reserved: Option<&Reserved>,
+        want: Want,
+        lock: &Lock,
+        owner: &[u8],
+    ) -> Reservation {
+        match reserved {
+            Some(by) if by.owner == owner => Reservation::Own,
+            Some(_) if want != Want::Upgrade && !self.joins_whoever_waits(want, lock) => {
+                Reservation::Other
+            }
+            _ => Reservation::None,
         }
     }
 
@@ -196,13 +215,13 @@ impl Engine {
         let owner = Owner::new(owner)?;
         self.on_lock(ctx, key, |engine, scene, store| {
             let lease = end_of(store, lease)?;
-            let seen = engine.look(scene, store, &owner, Survey::Ends)?;
+            let seen = engine.look(store, &owner, Survey::Ends)?;
             let after = core::downgrade(&seen.lock, lease);
-            let after = engine.settled(scene, store, &seen, &owner, after)?;
-            engine.commit(scene, store, &seen, &owner, &after)?;
-            engine.notice(scene, store, What::Released);
+            let after = engine.settled(store, &seen, &owner, after)?;
+            let returned = engine.choose_downgraded(scene, store, owner.bytes(), &seen);
+            engine.commit_return(store, &seen, &owner, &after, returned)?;
+            store.notice(What::Released);
             engine.figures.count_released(seen.lock.own.writes);
-            engine.bindings_follow_downgrade(scene, store, &seen, &owner, &after);
             engine.serve(scene, store);
             Ok(())
         })
@@ -212,14 +231,13 @@ impl Engine {
     /// (often the very reason) are removed first.
     pub(super) fn settled<T>(
         &mut self,
-        scene: Scene<'_>,
         store: &mut Store<'_>,
         seen: &Seen,
         owner: &Owner<'_>,
         result: Result<T, NotHeld>,
     ) -> Result<T, Error> {
         if result.is_err() {
-            self.commit(scene, store, seen, owner, &seen.lock)?;
+            self.commit(store, seen, owner, &seen.lock)?;
         }
         Ok(result?)
     }
@@ -240,12 +258,17 @@ pub(super) fn left(
     lock: &Lock,
     refusal: Refusal,
     reserved: Option<Reserved>,
+    reservation: Reservation,
 ) -> Option<Millis> {
-    match (lock.is_free(), reserved) {
-        (false, _) => lock.end.left(store.now()),
-        (true, Some(reserved)) if refusal != Refusal::Held => reserved.end.left(store.now()),
+    let held = (!lock.is_free()).then_some(lock.end);
+    let reserved = reserved.filter(|_| match held {
+        Some(_) => reservation == Reservation::Other,
+        None => refusal != Refusal::Held,
+    });
+    match held.max(reserved.map(|reserved| reserved.end)) {
+        Some(end) => end.left(store.now()),
         // Nothing is held or reserved: others are being served.
-        (true, _) => Some(0),
+        None => Some(0),
     }
 }
 

@@ -1,379 +1,305 @@
-//! Keeping the bindings of session holds true.
+//! Tracked holds, through all that happens to their locks: [`Engine::follow`] is
+//! the only code that says what a change of a lock means for them.
 
 use super::acquire::Terms;
 use super::alarms::Alarm;
 use super::memory::LockId;
-use super::notices::What;
-use super::sessions::{Binding, BindingId, Bound, Grant};
+use super::tracked::{Answer, Grant, Hold, Ids, Session, Tracked, TrackedId};
 use super::wait::Waiter;
-use super::{Engine, Error, Scene};
-use crate::core::{self, Kind, Lock, Millis, Which};
-use crate::ffi::{Access, Text};
-use crate::store::{Owner, Seen, Store, Survey};
+use super::Engine;
+use crate::core::{self, Kind, Lock, Millis};
+use crate::store::{LockRef, Owner, Seen, Store};
+
+/// What an owner gives back by a commit, beside what has lapsed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Returned {
+    /// Nothing.
+    Nothing,
+    /// The live read hold of this rank, counted from 0.
+    Read(usize),
+    /// A write hold: this one, or one that is not tracked.
+    Write(Option<TrackedId>),
+    /// Every hold.
+    All,
+    /// Every write hold. A read hold that the owner gets for them is what is left
+    /// of this one, or of one that is not tracked.
+    Downgraded(Option<TrackedId>),
+}
+
+impl Returned {
+    /// The rank of a read hold when this is done; None when it is among these.
+    fn rank_after(self, rank: usize) -> Option<usize> {
+        match self {
+            Returned::All => None,
+            Returned::Read(gone) if gone == rank => None,
+            Returned::Read(gone) if gone < rank => Some(rank - 1),
+            _ => Some(rank),
+        }
+    }
+}
 
 impl Engine {
-    /// Names the hold that was just granted, and binds it if it shall be.
-    pub(super) fn bind(
+    /// Names the hold that was just granted, and binds it if it shall be. `meant`:
+    /// the rank of the read hold that ONCE meant.
+    pub(super) fn name_grant(
         &mut self,
-        scene: Scene<'_>,
         store: &Store<'_>,
         seen: &Seen,
         owner: &Owner<'_>,
         after: &Lock,
         terms: Terms,
+        meant: Option<usize>,
     ) -> Grant {
-        let hold = match terms.want {
+        let reads = after.own.reads.len();
+        let (hold, is_new) = match terms.want {
             core::Want::Read => {
-                let number = seen.numbers(after.own.reads.len()).last().unwrap_or(0);
-                Bound { kind: Kind::Read, number }
+                let is_new = reads > seen.lock.own.reads.len();
+                let rank = meant.filter(|_| !is_new).unwrap_or(reads.saturating_sub(1));
+                (Hold::Read(seen.numbers(reads).nth(rank).unwrap_or(0)), is_new)
             }
-            core::Want::Write | core::Want::Upgrade => Bound { kind: Kind::Write, number: 0 },
+            core::Want::Write | core::Want::Upgrade => {
+                (Hold::Write, after.own.writes > seen.lock.own.writes)
+            }
         };
-        let is_new = match hold.kind {
-            Kind::Read => after.own.reads.len() > seen.lock.own.reads.len(),
-            Kind::Write => after.own.writes > seen.lock.own.writes,
-        };
+        let mut grant = Grant { hold, is_new, token: None, tracked: None };
         if !is_new {
-            self.keep_undelivered(scene, store, owner, hold);
+            self.rely_on(store.lock(), owner.bytes(), hold);
         }
-        let Some(client) = terms.session else {
-            return Grant { hold, is_new, token: None, binding: None };
-        };
-        let lock = self.memory.entry(scene.db, store.name()).1.id();
-        if terms.once {
-            // The binding moves to this connection.
-            if let Some(id) = self.binding_of(&lock, owner.bytes(), |binding| binding.hold == hold)
-            {
-                self.unbind(id);
+        if let Some(client) = terms.session {
+            let due = self.within(store.ctx(), renewal(terms.lease));
+            let session = Session { client, lease: terms.lease, due };
+            let id = match is_new {
+                true => None,
+                false => self.to_be_bound(store, seen, owner, hold, client),
+            };
+            let id = id.unwrap_or_else(|| {
+                let lock = LockId::from(store.lock());
+                let (owner, answer) = (owner.bytes().into(), Answer::Told);
+                self.tracked.add(Tracked { lock, owner, hold, session: None, answer })
+            });
+            self.bind(id, Some(session));
+            grant.tracked = Some(id);
+        }
+        grant
+    }
+
+    /// Tracks what a waiter was granted until its answer has arrived.
+    pub(super) fn track_answer(&mut self, grant: &mut Grant, waiter: &Waiter) {
+        match grant.tracked {
+            Some(id) if grant.is_new => self.tracked.set_answer(id, Answer::UnderWay),
+            Some(id) => self.tracked.set_answer(id, Answer::ReliedOn),
+            None if grant.is_new => {
+                grant.tracked = Some(self.tracked.add(Tracked {
+                    lock: waiter.lock.clone(),
+                    owner: waiter.owner.clone(),
+                    hold: grant.hold,
+                    session: None,
+                    answer: Answer::UnderWay,
+                }));
             }
+            None => {}
         }
-        let due = store.now() + renewal(terms.lease);
-        let owner = owner.bytes().into();
-        let lease = terms.lease;
-        let binding = Binding { client, lock, owner, hold, lease, due, told: true };
-        let id = self.sessions.add(binding);
-        self.alarms.add(due, Alarm::Session(id));
-        Grant { hold, is_new, token: None, binding: Some(id) }
     }
 
     /// Somebody relies on a hold, with ONCE: if its own client never learns of
     /// it, it stays all the same.
-    fn keep_undelivered(
-        &mut self,
-        scene: Scene<'_>,
-        store: &Store<'_>,
-        owner: &Owner<'_>,
-        hold: Bound,
-    ) {
-        let lock = (scene.db, store.name());
-        for grant in self.grants_underway(lock, owner.bytes()).filter(|grant| grant.hold == hold) {
-            grant.is_new = false;
-        }
-    }
-
-    /// The grants of an owner on a lock of whose answers it is not known yet
-    /// whether they arrive, or that are to be taken back.
-    fn grants_underway<'e>(
-        &'e mut self,
-        (db, name): (i32, &'e [u8]),
-        owner: &'e [u8],
-    ) -> impl Iterator<Item = &'e mut Grant> {
-        let waiters = self.underway.values_mut().chain(&mut self.undelivered);
-        let same = move |waiter: &&mut Waiter| {
-            waiter.lock.db == db && *waiter.lock.name == *name && *waiter.owner == *owner
+    fn rely_on(&mut self, lock: LockRef<'_>, owner: &[u8], hold: Hold) {
+        let under_way = |(id, tracked): (TrackedId, &Tracked)| {
+            (tracked.hold == hold && tracked.answer == Answer::UnderWay).then_some(id)
         };
-        waiters.filter(same).filter_map(|waiter| waiter.grant.as_mut())
+        let ids: Ids = self.tracked.holds_of(lock, owner).filter_map(under_way).collect();
+        for id in ids {
+            self.tracked.set_answer(id, Answer::ReliedOn);
+        }
     }
 
-    /// After a change: bindings whose hold has lapsed end, those of holds that
-    /// moved to another number follow, and so do grants that may be taken back.
-    pub(super) fn bindings_follow(
-        &mut self,
-        scene: Scene<'_>,
-        store: &Store<'_>,
-        owner: &Owner<'_>,
-        seen: &Seen,
-    ) {
-        if seen.lapsed() > 0 {
-            let lock = (scene.db, store.name());
-            self.grants_follow(lock, owner.bytes(), |number| seen.number_after(number));
-            for (owner, number_after) in seen.mended() {
-                self.grants_follow(lock, owner, number_after);
-            }
+    /// The waiter has its answer.
+    pub(super) fn told(&mut self, grant: Option<Grant>) {
+        if let Some(id) = grant.and_then(|grant| grant.tracked) {
+            self.tracked.set_answer(id, Answer::Told);
+            self.untrack_if_plain(id);
         }
-        if self.sessions.is_empty() {
+    }
+
+    /// The waiter never got its answer. What it was granted goes, unless it has
+    /// ended already, or somebody else relies on it.
+    pub(super) fn not_told(&mut self, waiter: &Waiter) {
+        let Some(id) = waiter.grant.and_then(|grant| grant.tracked) else {
+            return;
+        };
+        match self.tracked.get(id) {
+            Some(tracked) if tracked.answer == Answer::UnderWay => self.gone.push(id),
+            Some(tracked) => {
+                if tracked.session.is_some_and(|session| session.client == waiter.client) {
+                    self.bind(id, None);
+                }
+                self.tracked.set_answer(id, Answer::Told);
+                self.untrack_if_plain(id);
+            }
+            None => {}
+        }
+    }
+
+    fn untrack_if_plain(&mut self, id: TrackedId) {
+        if self.tracked.get(id).is_some_and(|tracked| tracked.session.is_none()) {
+            self.untrack(id);
+        }
+    }
+
+    /// What became of the tracked holds of a lock that was `seen` as `owner` sees
+    /// it and is `after` now: holds that have ended end here, others follow their
+    /// numbers.
+    pub(super) fn follow(
+        &mut self,
+        store: &Store<'_>,
+        owner: &[u8],
+        seen: &Seen,
+        after: &Lock,
+        returned: Returned,
+    ) {
+        let lock = store.lock();
+        if !self.tracked.has(lock) {
             return;
         }
-        let lock = LockId { db: scene.db, name: store.name().into() };
-        let writes = seen.lock.own.writes;
-        self.follow(&lock, owner.bytes(), writes, |number| seen.number_after(number));
-        for (owner, number_after) in seen.mended() {
-            self.follow(&lock, owner, u64::MAX, number_after);
+        if seen.lock.is_free() || after.is_free() {
+            return self.untrack_lock(lock);
         }
+        // Write holds of somebody who does not write any more.
+        let others_may_write =
+            seen.lock.mode() == Some(core::Mode::Write) && seen.lock.own.writes == 0;
+        if let Some(writer) = self.tracked.writer(lock).filter(|writer| ***writer != *owner) {
+            if !others_may_write {
+                let writer = writer.clone();
+                self.limit_writes(lock, &writer, 0);
+            }
+        }
+        for (other, number_after) in seen.mended() {
+            self.follow_reads(lock, other, number_after);
+        }
+        self.follow_reads(lock, owner, |number| {
+            let rank = seen.rank_of(number).and_then(|rank| returned.rank_after(rank))?;
+            seen.numbers(after.own.reads.len()).nth(rank)
+        });
+        match returned {
+            Returned::Write(Some(id)) => self.untrack(id),
+            Returned::Downgraded(Some(id)) if seen.lock.own.reads.is_empty() => {
+                let number = seen.numbers(1).next().unwrap_or(0);
+                self.tracked.rename(id, Hold::Read(number));
+            }
+            _ => {}
+        }
+        self.limit_writes(lock, owner, seen.lock.own.writes.min(after.own.writes));
     }
 
-    fn grants_follow(
+    fn follow_reads(
         &mut self,
-        lock: (i32, &[u8]),
+        lock: LockRef<'_>,
         owner: &[u8],
         number_after: impl Fn(u64) -> Option<u64>,
     ) {
-        for grant in self.grants_underway(lock, owner) {
-            if grant.hold.kind == Kind::Read {
-                match number_after(grant.hold.number) {
-                    Some(number) => grant.hold.number = number,
-                    // There is nothing to take back any more.
-                    None => grant.is_new = false,
+        let ids = Ids::from_slice(self.tracked.of_owner(lock, owner));
+        for id in ids {
+            if let Some(Hold::Read(number)) = self.tracked.get(id).map(|tracked| tracked.hold) {
+                match number_after(number) {
+                    Some(after) => self.tracked.rename(id, Hold::Read(after)),
+                    None => self.untrack(id),
                 }
             }
         }
     }
 
-    fn follow(
-        &mut self,
-        lock: &LockId,
-        owner: &[u8],
-        mut writes: u64,
-        number_after: impl Fn(u64) -> Option<u64>,
-    ) {
-        for id in self.sessions.of_owner(lock, owner).to_vec() {
-            let Some(binding) = self.sessions.get_mut(id) else {
+    /// The owner has no more than so many write holds. Nobody can tell which of
+    /// them are gone: those that are not bound go first, then the newest.
+    fn limit_writes(&mut self, lock: LockRef<'_>, owner: &[u8], limit: u64) {
+        let is_write = |tracked: &Tracked| tracked.hold == Hold::Write;
+        let writes = self.tracked.holds_of(lock, owner).filter(|(_, tracked)| is_write(tracked));
+        let mut ids: Vec<(bool, TrackedId)> =
+            writes.map(|(id, tracked)| (tracked.session.is_none(), id)).collect();
+        ids.sort_unstable();
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        for (_, id) in ids.into_iter().skip(limit) {
+            self.untrack(id);
+        }
+    }
+
+    /// Somebody else may have changed the lock: tracked holds that the keys do not
+    /// tell of end.
+    pub(super) fn verify_tracked(&mut self, store: &Store<'_>) {
+        if self.tracked.is_empty() {
+            return;
+        }
+        for owner in self.tracked.take_doubtful(store.lock()) {
+            let name = crate::ffi::Text::new(&owner);
+            let seen =
+                Owner::new(&name).and_then(|owner| store.look(&owner, crate::store::Survey::Mode));
+            if let Ok(seen) = seen {
+                self.follow(store, &owner, &seen, &seen.lock, Returned::Nothing);
+            }
+        }
+    }
+
+    /// A key is gone, or another has taken its place: if it was the timeout key of
+    /// a tracked read hold, that has ended.
+    pub(super) fn untrack_hold_of(&mut self, db: i32, key: &[u8]) {
+        if self.tracked.is_empty() {
+            return;
+        }
+        for name in crate::store::locks_of_key(key) {
+            let lock = LockRef { db, name: &name };
+            let Some((owner, number)) = crate::store::hold_of_key(key, &name) else {
                 continue;
             };
-            let lives = match binding.hold.kind {
-                Kind::Write if writes == 0 => false,
-                Kind::Write => {
-                    writes -= 1;
-                    true
-                }
-                Kind::Read => match number_after(binding.hold.number) {
-                    Some(number) => {
-                        binding.hold.number = number;
-                        true
-                    }
-                    None => false,
-                },
-            };
-            if !lives {
-                self.unbind(id);
+            let is_it = |(_, tracked): &(TrackedId, &Tracked)| tracked.hold == Hold::Read(number);
+            let found = self.tracked.holds_of(lock, owner).find(is_it).map(|(id, _)| id);
+            if let Some(id) = found {
+                self.untrack(id);
             }
         }
     }
 
-    /// Which hold an UNLOCK gives back: first this connection's own session
-    /// hold, then a plain hold, then another connection's; among equals the
-    /// highest number. Its rank among the read holds, and its binding.
-    pub(super) fn choose(
-        &self,
-        scene: Scene<'_>,
-        lock: &LockId,
-        owner: &[u8],
-        seen: &Seen,
-        which: Which,
-    ) -> (Option<usize>, Option<BindingId>) {
-        let Some(kind) = core::kind_to_release(&seen.lock, which) else {
-            return (None, None);
-        };
-        let client = scene.ctx.client_id();
-        let bound = |number: u64| {
-            self.binding_of(lock, owner, |b| b.hold.kind == kind && b.hold.number == number)
-        };
-        let is_own =
-            |id: BindingId| self.sessions.get(id).is_some_and(|b| Some(b.client) == client);
-        match kind {
-            Kind::Write => {
-                let ids = self.sessions.of_owner(lock, owner).iter().copied();
-                let ids: Vec<BindingId> = ids
-                    .filter(|id| self.sessions.get(*id).is_some_and(|b| b.hold.kind == kind))
-                    .collect();
-                let own = ids.iter().copied().find(|id| is_own(*id));
-                let plain = seen.lock.own.writes > ids.len() as u64;
-                (None, own.or(if plain { None } else { ids.last().copied() }))
-            }
-            Kind::Read => {
-                let holds = seen.lock.own.reads.len();
-                let numbered: Vec<(usize, Option<BindingId>)> = (0..holds)
-                    .filter_map(|rank| Some((rank, bound(seen.number_of(rank)?))))
-                    .collect();
-                let best = numbered.into_iter().max_by_key(|(rank, binding)| {
-                    let class = match binding {
-                        Some(id) if is_own(*id) => 2,
-                        None => 1,
-                        Some(_) => 0,
-                    };
-                    (class, *rank)
-                });
-                best.map_or((None, None), |(rank, binding)| (Some(rank), binding))
+    /// A client that one of these holds is bound to; 0: none is.
+    pub(super) fn session_of(&self, lock: LockRef<'_>, owner: &[u8], kind: Kind) -> u64 {
+        let holds = self.tracked.holds_of(lock, owner);
+        let mut of_kind = holds.filter(|(_, tracked)| tracked.hold.kind() == kind);
+        of_kind.find_map(|(_, tracked)| tracked.session).map_or(0, |session| session.client)
+    }
+
+    /// Binds a tracked hold to another connection, or to none, and sets its alarm.
+    pub(super) fn bind(&mut self, id: TrackedId, session: Option<Session>) {
+        if let Some(before) = self.tracked.get(id).and_then(|tracked| tracked.session) {
+            self.alarms.remove(before.due, Alarm::Session(id));
+        }
+        self.tracked.bind(id, session);
+        if let Some(session) = session {
+            self.alarms.add(session.due, Alarm::Session(id));
+        }
+    }
+
+    /// Stops to track a hold, which has ended or is like any other now.
+    pub(super) fn untrack(&mut self, id: TrackedId) {
+        if let Some(session) = self.tracked.remove(id).and_then(|tracked| tracked.session) {
+            self.alarms.remove(session.due, Alarm::Session(id));
+        }
+    }
+
+    /// All holds on a lock have ended.
+    pub(super) fn untrack_lock(&mut self, lock: LockRef<'_>) {
+        if self.tracked.has(lock) {
+            for id in self.tracked.of_lock(lock) {
+                self.untrack(id);
             }
         }
     }
 
-    /// After the read hold of this rank went: those above it moved down.
-    pub(super) fn bindings_close_gap(&mut self, lock: &LockId, owner: &[u8], gone: u64) {
-        for id in self.sessions.of_owner(lock, owner).to_vec() {
-            if let Some(binding) = self.sessions.get_mut(id) {
-                binding.hold.close_gap(gone);
-            }
+    /// All holds on the locks of a database have ended, or of all databases.
+    pub(super) fn untrack_db(&mut self, db: Option<i32>) {
+        for lock in self.tracked.locks(db) {
+            self.untrack_lock(lock.get());
         }
-        for grant in self.grants_underway((lock.db, &lock.name), owner) {
-            grant.hold.close_gap(gone);
-        }
-    }
-
-    /// DOWNGRADE: a bound write hold becomes the bound read hold that is left.
-    pub(super) fn bindings_follow_downgrade(
-        &mut self,
-        scene: Scene<'_>,
-        store: &Store<'_>,
-        seen: &Seen,
-        owner: &Owner<'_>,
-        after: &Lock,
-    ) {
-        if self.sessions.is_empty() {
-            return;
-        }
-        let lock = LockId { db: scene.db, name: store.name().into() };
-        let highest = seen.numbers(after.own.reads.len()).last().unwrap_or(0);
-        let hold = Bound { kind: Kind::Read, number: highest };
-        let mut taken = self.binding_of(&lock, owner.bytes(), |b| b.hold == hold).is_some();
-        for id in self.sessions.of_owner(&lock, owner.bytes()).to_vec() {
-            match self.sessions.get_mut(id) {
-                Some(binding) if binding.hold.kind == Kind::Write && !taken => {
-                    binding.hold = hold;
-                    taken = true;
-                }
-                Some(binding) if binding.hold.kind == Kind::Write => {
-                    self.unbind(id);
-                }
-                _ => {}
-            }
-        }
-    }
-
-    fn binding_of(
-        &self,
-        lock: &LockId,
-        owner: &[u8],
-        is: impl Fn(&Binding) -> bool,
-    ) -> Option<BindingId> {
-        let ids = self.sessions.of_owner(lock, owner).iter().copied();
-        let mut ids = ids.filter(|id| self.sessions.get(*id).is_some_and(&is));
-        ids.next()
-    }
-
-    /// The client that one of these holds is bound to; 0: none is.
-    pub(super) fn session_of(&self, lock: &LockId, owner: &[u8], kind: Kind) -> u64 {
-        let binding = self.binding_of(lock, owner, |binding| binding.hold.kind == kind);
-        binding.and_then(|id| self.sessions.get(id)).map_or(0, |binding| binding.client)
-    }
-
-    /// Ends a binding.
-    pub(super) fn unbind(&mut self, id: BindingId) {
-        if let Some(binding) = self.sessions.remove(id) {
-            self.alarms.remove(binding.due, Alarm::Session(id));
-        }
-    }
-
-    /// Ends the bindings of all holds on a lock.
-    pub(super) fn unbind_lock(&mut self, db: i32, name: &[u8]) {
-        if self.sessions.is_empty() {
-            return;
-        }
-        for (id, binding) in self.sessions.drop_lock(&LockId { db, name: name.into() }) {
-            self.alarms.remove(binding.due, Alarm::Session(id));
-        }
-    }
-
-    /// Ends the bindings of an owner's holds on a lock.
-    pub(super) fn unbind_owner(&mut self, lock: &LockId, owner: &[u8]) {
-        for id in self.sessions.of_owner(lock, owner).to_vec() {
-            self.unbind(id);
-        }
-    }
-
-    /// Renews a session hold while its connection is open.
-    pub(super) fn renew_session(&mut self, scene: Scene<'_>, id: BindingId) -> Result<(), Error> {
-        let Some(binding) = self.sessions.get(id).cloned() else {
-            return Ok(());
-        };
-        let (key, name) = (Text::new(&binding.lock.name), Text::new(&binding.owner));
-        let owner = Owner::new(&name)?;
-        // Whatever comes of it now, it will be tried again.
-        let due = scene.ctx.now() + renewal(binding.lease);
-        if let Some(binding) = self.sessions.get_mut(id) {
-            binding.due = due;
-        }
-        self.alarms.add(due, Alarm::Session(id));
-        let mut store = Store::open(scene.ctx, &key, Access::Write)?;
-        let lease = super::end_of(&store, binding.lease)?;
-        self.catch_up(scene, &mut store);
-        let seen = self.look(scene, &store, &owner, Survey::Mode)?;
-        self.commit(scene, &mut store, &seen, &owner, &seen.lock)?;
-        // It may have lapsed, and its binding with it.
-        let Some(binding) = self.sessions.get(id) else {
-            return Ok(());
-        };
-        let hold = binding.hold;
-        let seen = self.look(scene, &store, &owner, Survey::Mode)?;
-        let mut after = seen.lock.clone();
-        if let (Kind::Read, Some(rank)) = (hold.kind, seen.rank_of(hold.number)) {
-            after.own.reads[rank] = after.own.reads[rank].max(lease);
-        }
-        after.lengthen(lease);
-        self.commit(scene, &mut store, &seen, &owner, &after)
-    }
-
-    /// Gives back a session hold whose connection is gone.
-    pub(super) fn release_session(&mut self, scene: Scene<'_>, id: BindingId) -> Result<(), Error> {
-        let Some(binding) = self.sessions.get(id).cloned() else {
-            return Ok(());
-        };
-        scene.ctx.select(binding.lock.db);
-        let key = Text::new(&binding.lock.name);
-        let mut store = Store::open(scene.ctx, &key, Access::Write)?;
-        self.catch_up(scene, &mut store);
-        let name = Text::new(&binding.owner);
-        let owner = Owner::new(&name)?;
-        let seen = self.look(scene, &store, &owner, Survey::Ends)?;
-        self.commit(scene, &mut store, &seen, &owner, &seen.lock)?;
-        if let Some(Binding { hold, told, .. }) = self.sessions.get(id).cloned() {
-            self.unbind(id);
-            let taken = self.take_back(scene, &mut store, &owner, hold)?;
-            if taken && told {
-                self.figures.disconnect_releases += 1;
-            }
-        }
-        Ok(())
-    }
-
-    /// Gives back one hold that is known by its name. False when it is gone.
-    pub(super) fn take_back(
-        &mut self,
-        scene: Scene<'_>,
-        store: &mut Store<'_>,
-        owner: &Owner<'_>,
-        hold: Bound,
-    ) -> Result<bool, Error> {
-        let seen = self.look(scene, store, owner, Survey::Ends)?;
-        let rank = seen.rank_of(hold.number);
-        if hold.kind == Kind::Read && rank.is_none() {
-            return Ok(false);
-        }
-        let after = core::release(&seen.lock, Which::One(hold.kind), rank)?;
-        self.commit(scene, store, &seen, owner, &after)?;
-        self.notice(scene, store, What::Released);
-        if hold.kind == Kind::Read {
-            let lock = LockId { db: scene.db, name: store.name().into() };
-            // Those above it have followed the lapses of others already.
-            let gone = seen.number_after(hold.number).unwrap_or(hold.number);
-            self.bindings_close_gap(&lock, owner.bytes(), gone);
-        }
-        self.serve(scene, store);
-        Ok(true)
     }
 }
 
 /// A session hold is renewed every third of its lease.
-fn renewal(lease: Millis) -> Millis {
+pub(super) fn renewal(lease: Millis) -> Millis {
     (lease / 3).max(1)
 }

@@ -25,9 +25,7 @@ impl Engine {
             return None;
         }
         let mut search = Search { engine: self, scene, store, start: owner, met: HashMap::new() };
-        let circle = find_cycle(owner, |of| search.blockers(of));
-        scene.ctx.select(scene.db);
-        circle
+        find_cycle(owner, |of| search.blockers(of))
     }
 
     /// The same for an owner that has just begun to wait for a lock. Where this is
@@ -77,10 +75,9 @@ impl Engine {
         let mut suspects: BTreeSet<OwnerId> = self.several.iter().cloned().collect();
         let locks: HashSet<&LockId> = self.waiters.values().map(|waiter| &waiter.lock).collect();
         for lock in locks {
-            ctx.select(lock.db);
             let key = Text::new(&lock.name);
-            let holders = Store::open(ctx, &key, Access::Read)
-                .and_then(|store| self.waiting_among(&store, lock.db))
+            let holders = Store::open(ctx.in_db(lock.db), &key, Access::Read)
+                .and_then(|store| self.waiting_among(&store))
                 .unwrap_or_default();
             suspects.extend(holders);
         }
@@ -90,10 +87,9 @@ impl Engine {
     fn circle_from(&self, ctx: Ctx<'_>, owner: &OwnerId) -> Option<Circle> {
         let (_, waiter) = self.waiters_of(owner).next()?;
         let LockId { db, name } = &waiter.lock;
-        ctx.select(*db);
         let key = Text::new(name);
-        let store = Store::open(ctx, &key, Access::Read).ok()?;
-        self.circle_through(Scene { ctx, db: *db, by_alarm: true }, &store, owner)
+        let store = Store::open(ctx.in_db(*db), &key, Access::Read).ok()?;
+        self.circle_through(Scene { ctx, by_alarm: true }, &store, owner)
     }
 
     /// The youngest waiter of a circle gets an error. False when it is not
@@ -110,8 +106,8 @@ impl Engine {
     /// The holders of a lock who wait. If it is not the one who is remembered to
     /// write, whichever are fewer are looked through: those who wait anywhere, or
     /// those who hold this.
-    fn waiting_among(&self, store: &Store<'_>, db: i32) -> Result<Vec<OwnerId>, store::Error> {
-        let queue = self.memory.get(db, store.name()).and_then(|known| known.queue.as_ref());
+    pub(super) fn waiting_among(&self, store: &Store<'_>) -> Result<Vec<OwnerId>, store::Error> {
+        let queue = self.memory.get(store.lock()).and_then(|known| known.queue.as_ref());
         if let Some(writer) = queue.and_then(|queue| queue.writer.as_ref()) {
             if store.has_sole_writer(writer)? {
                 let waits = self.waits_of.contains_key(writer);
@@ -154,7 +150,7 @@ impl Search<'_, '_, '_> {
         let mut places = BTreeSet::new();
         for (id, waiter) in engine.waiters_of(owner) {
             let (lock, want) = (&waiter.lock, waiter.terms.want);
-            let known = engine.memory.get(lock.db, &lock.name);
+            let known = engine.memory.get(lock.get());
             let Some(queue) = known.and_then(|known| known.queue.as_ref()) else {
                 continue;
             };
@@ -173,13 +169,12 @@ impl Search<'_, '_, '_> {
     }
 
     fn waiting_holders(&self, lock: &LockId) -> Vec<OwnerId> {
-        if lock.db == self.scene.db && *lock.name == *self.store.name() {
-            return self.engine.waiting_among(self.store, lock.db).unwrap_or_default();
+        if lock.get() == self.store.lock() {
+            return self.engine.waiting_among(self.store).unwrap_or_default();
         }
-        self.scene.ctx.select(lock.db);
         let key = Text::new(&lock.name);
-        let store = Store::open(self.scene.ctx, &key, Access::Read);
-        store.and_then(|store| self.engine.waiting_among(&store, lock.db)).unwrap_or_default()
+        let store = Store::open(self.scene.ctx.in_db(lock.db), &key, Access::Read);
+        store.and_then(|store| self.engine.waiting_among(&store)).unwrap_or_default()
     }
 }
 

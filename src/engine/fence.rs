@@ -3,8 +3,8 @@
 
 use super::memory::Known;
 use super::{Engine, Error, Scene};
-use crate::core::{self, End, Token};
-use crate::store::{Seen, Store};
+use crate::core::{self, End, Last, Token};
+use crate::store::{Owner, Seen, Store};
 
 impl Engine {
     /// The token that goes with a write hold on the lock that was `seen`.
@@ -14,29 +14,31 @@ impl Engine {
         scene: Scene<'_>,
         store: &Store<'_>,
         seen: &Seen,
+        owner: &Owner<'_>,
     ) -> Result<Token, Error> {
-        let known = self.memory.get(scene.db, store.name());
-        let of_tenure = known.filter(|_| seen.lock.own.writes > 0).and_then(Known::token);
-        Ok(core::token(store.last_token()?, of_tenure, scene.ctx.clock_micros())?)
+        let known = self.memory.get(store.lock());
+        let writes = |_: &&Known| seen.lock.own.writes > 0;
+        let of_tenure = known.filter(writes).and_then(|known| known.token_of(owner.bytes()));
+        // Others may have deleted the key, or written to it.
+        let last = Last { told: store.last_token()?, known: known.map_or(0, Known::last_token) };
+        Ok(core::token(last, of_tenure, scene.ctx.clock_micros())?)
     }
 
     /// Hands it out, and remembers it for as long as its owner goes on writing.
-    pub(super) fn hand_out(&mut self, scene: Scene<'_>, store: &Store<'_>, token: Token) {
+    pub(super) fn hand_out(&mut self, store: &Store<'_>, owner: &Owner<'_>, token: Token) {
         let ttl = self.settings.fence_ttl;
         // Neither 0 nor what is beyond all time ends.
         let end = End::of_lease(store.now(), ttl).unwrap_or(End::Never);
         store.set_last_token(token, end);
-        self.set_token(scene, store, Some(token));
+        if let Some(known) = self.memory.get_mut(store.lock()) {
+            known.set_token(owner.bytes(), token);
+        }
     }
 
     /// The owner who writes from now on has no token yet.
-    pub(super) fn forget_token(&mut self, scene: Scene<'_>, store: &Store<'_>) {
-        self.set_token(scene, store, None);
-    }
-
-    fn set_token(&mut self, scene: Scene<'_>, store: &Store<'_>, token: Option<Token>) {
-        if let Some(known) = self.memory.get_mut(scene.db, store.name()) {
-            known.set_token(token);
+    pub(super) fn forget_token(&mut self, store: &Store<'_>) {
+        if let Some(known) = self.memory.get_mut(store.lock()) {
+            known.forget_token();
         }
     }
 }

@@ -6,10 +6,10 @@
 //! back because nobody was there to hear of it is counted nowhere, and clients
 //! come to the same figures.
 
+use super::clock::Steady;
 use super::wait::{Answer, Waiter};
 use super::waits::Waits;
 use super::{Acquired, Engine, Error};
-use crate::core::Millis;
 
 /// What has happened so far.
 #[derive(Default)]
@@ -34,6 +34,8 @@ pub struct Figures {
     pub deadlocks: u64,
     /// Session holds whose connection closed.
     pub disconnect_releases: u64,
+    /// The longest that the server was busy with our timers at once, in µs.
+    pub longest_pass: u64,
 }
 
 /// What a waiter was told, as far as that is counted.
@@ -69,12 +71,12 @@ impl Figures {
     }
 
     /// A waiter has its answer.
-    pub(super) fn delivered(&mut self, waiter: &Waiter, now: Millis) {
+    pub(super) fn delivered(&mut self, waiter: &Waiter, now: Steady) {
         match waiter.told {
             Told::Held => {
                 self.acquired += 1;
                 self.granted_after_waiting += 1;
-                self.waits.add(now.saturating_sub(waiter.since));
+                self.waits.add(now.since(waiter.since));
             }
             Told::TimedOut => self.timeouts += 1,
             Told::Deadlock => self.deadlocks += 1,
@@ -122,6 +124,6 @@ impl Engine {
 
     /// How many holds are bound to a connection.
     pub fn session_holds_now(&self) -> usize {
-        self.sessions.len()
+        self.tracked.sessions()
     }
 }

@@ -1,14 +1,16 @@
 //! What others do to locks, and what the clock does.
 
-use super::alarms::Alarm;
-use super::lapse::set_due;
-use super::memory::{Known, LockId};
-use super::sessions::Grant;
-use super::wait::{Answer, Waiter};
+use super::alarms::{Alarm, Next};
+use super::clock::{Moment, Steady};
+use super::memory::LockId;
+use super::pass::Pass;
+use super::unserved::Unserved;
+use super::wait::Answer;
 use super::{Engine, Error, Scene, Settings};
-use crate::core::{Millis, WaiterId};
+use crate::core::{Millis, Queue, WaiterId};
 use crate::ffi::{Access, Ctx, Text, Version};
-use crate::store::{self, locks_of_key, Owner, Store};
+use crate::store::{locks_of_key, LockRef, Store};
+use hashbrown::HashSet;
 
 /// Something that changed behind the engine's back.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,8 +19,19 @@ pub enum Change {
     Expiry(i32, Vec<u8>),
     /// A key lapsed.
     Lapsed(i32, Vec<u8>),
+    /// The engine has met a key that had lapsed, and goes on with what came after.
+    MetLapsed(i32, Vec<u8>),
     /// A key is gone, or another one has taken its place.
     Replaced(i32, Vec<u8>),
+    /// A key came from elsewhere, by RESTORE. Its slot may still be another node's.
+    Arrived(i32, Vec<u8>),
+    /// A key has another name now, or is in another database.
+    Moved {
+        /// Where it was.
+        from: (i32, Vec<u8>),
+        /// Where it is, in the place of what was there.
+        to: (i32, Vec<u8>),
+    },
     /// A database is empty now; None: all.
     Flushed(Option<i32>),
     /// The content of these two has changed places.
@@ -36,37 +49,46 @@ impl Engine {
     pub fn note(&mut self, change: Change) {
         match change {
             Change::Expiry(db, key) => self.note_key(db, &key),
-            Change::Lapsed(db, key) => self.note_lapsed(db, &key),
+            Change::Lapsed(db, key) => {
+                // A script may take the lock before anybody looks at it.
+                let lock = LockRef { db, name: &key };
+                if let Some(known) = self.memory.get_mut(lock) {
+                    known.forget_token();
+                }
+                self.untrack_lock(lock);
+                self.untrack_hold_of(db, &key);
+                self.note_lapsed(db, &key);
+            }
+            Change::MetLapsed(db, key) => self.note_lapsed(db, &key),
             Change::Replaced(db, key) => {
                 self.note_replaced(db, &key);
                 self.note_key(db, &key);
             }
-            Change::Flushed(db) => self.note_db(db),
-            Change::Swapped(one, other) => {
-                let here = [one, other].map(|db| self.known_in(Some(db)));
-                self.note_db(Some(one));
-                self.note_db(Some(other));
-                // What was known here is there now.
-                for (locks, there) in here.iter().zip([other, one]) {
-                    locks.iter().for_each(|lock| self.look_now(there, &lock.name));
+            Change::Arrived(db, key) => self.note_arrived(db, &key),
+            Change::Moved { from, to } => self.note_moved(from, to),
+            Change::Flushed(db) => {
+                self.untrack_db(db);
+                match db {
+                    Some(db) => self.note_db(db),
+                    None => self.memory.dbs().for_each(|db| self.note_db(db)),
                 }
             }
+            Change::Swapped(one, other) => self.note_swapped(one, other),
             Change::Everything => {
-                self.note_db(None);
+                self.memory.dbs().for_each(|db| self.note_db(db));
+                for lock in self.tracked.locks(None) {
+                    self.look_now(lock.get());
+                }
                 self.start_sweep();
             }
-            Change::Disconnected(client) => {
-                for id in self.sessions.of_client(client) {
-                    self.gone.push(id);
-                }
-            }
+            Change::Disconnected(client) => self.gone.extend(self.tracked.of_client(client)),
             Change::Settings(settings) => self.set(settings),
         }
     }
 
     /// Whether a connection has holds bound to it.
     pub fn has_session(&self, client: u64) -> bool {
-        !self.sessions.of_client(client).is_empty()
+        self.tracked.of_client(client).next().is_some()
     }
 
     /// Whether any lock is remembered: if not, no key matters.
@@ -76,15 +98,33 @@ impl Engine {
 
     /// Whether a change of this key may matter.
     pub fn concerns(&self, db: i32, key: &[u8]) -> bool {
-        self.memory.get(db, key).is_some() || locks_of_key(key).next().is_some()
+        let lock = LockRef { db, name: key };
+        self.memory.get(lock).is_some()
+            || self.tracked.has(lock)
+            || locks_of_key(key).next().is_some()
     }
 
     fn note_key(&mut self, db: i32, key: &[u8]) {
-        if self.memory.get(db, key).is_some() {
-            self.look_now(db, key);
+        let lock = LockRef { db, name: key };
+        if self.memory.get(lock).is_some() {
+            self.look_now(lock);
         }
-        for lock in locks_of_key(key) {
-            self.look_now(db, &lock);
+        for name in locks_of_key(key) {
+            self.look_now(LockRef { db, name: &name });
+        }
+    }
+
+    /// A lock that was known is another one now. One that was not is looked at if this server
+    /// serves it, now or later.
+    fn note_arrived(&mut self, db: i32, key: &[u8]) {
+        self.note_replaced(db, key);
+        let of_timeout: Vec<Vec<u8>> = locks_of_key(key).collect();
+        for name in of_timeout.iter().map(Vec::as_slice).chain([key]) {
+            let lock = LockRef { db, name };
+            match self.memory.get(lock) {
+                Some(_) => self.look_now(lock),
+                None => self.unserved.add(lock.into()),
+            }
         }
     }
 
@@ -92,94 +132,177 @@ impl Engine {
     /// its lock's readers says when they end, so it is true still: a lock with
     /// thousands is not looked at as a whole for each that lapses.
     fn note_lapsed(&mut self, db: i32, key: &[u8]) {
-        if self.memory.get(db, key).is_some() {
-            self.serve_now(db, key);
+        let lock = LockRef { db, name: key };
+        if self.memory.get(lock).is_some() {
+            self.serve_now(lock);
         }
-        for lock in locks_of_key(key) {
-            self.serve_now(db, &lock);
+        for name in locks_of_key(key) {
+            self.serve_now(LockRef { db, name: &name });
         }
     }
 
-    /// What it was is over, and nobody is told that it lapsed.
+    /// What it was is over, and nobody is told that it lapsed. Its holds have ended.
     fn note_replaced(&mut self, db: i32, key: &[u8]) {
-        if let Some(known) = self.memory.get_mut(db, key) {
+        let lock = LockRef { db, name: key };
+        self.untrack_lock(lock);
+        self.untrack_hold_of(db, key);
+        self.forget_tenure(lock);
+    }
+
+    /// Somebody else may hold it now, in another mode.
+    fn forget_tenure(&mut self, lock: LockRef<'_>) {
+        if let Some(known) = self.memory.get_mut(lock) {
             known.mode = None;
-            known.set_token(None);
-            self.unbind_lock(db, key);
+            known.forget_token();
         }
     }
 
-    fn note_db(&mut self, db: Option<i32>) {
-        for lock in self.known_in(db) {
-            self.note_replaced(lock.db, &lock.name);
-            self.look_now(lock.db, &lock.name);
+    /// The holds on a lock go where its hash goes. The timeout keys of read holds
+    /// do not: so those end there, unless the hash comes back before somebody looks.
+    fn note_moved(&mut self, (db, key): (i32, Vec<u8>), (to_db, to_key): (i32, Vec<u8>)) {
+        let (from, to) = (LockRef { db, name: &key }, LockRef { db: to_db, name: &to_key });
+        self.note_replaced(to_db, &to_key);
+        self.tracked.relocate([(LockId::from(from), LockId::from(to))]);
+        self.note_replaced(db, &key);
+        self.note_key(db, &key);
+        self.note_key(to_db, &to_key);
+        if self.tracked.has(to) {
+            self.look_now(to);
         }
     }
 
-    /// The locks that are remembered, of a database or of all.
-    fn known_in(&self, db: Option<i32>) -> Vec<LockId> {
-        self.memory.locks(db).map(Known::id).collect()
+    /// Whatever a database held, it is over. What was remembered of a million
+    /// locks goes at once; who waits goes on waiting.
+    fn note_db(&mut self, db: i32) {
+        let queues = self.forget_db(db);
+        for (lock, queue) in queues {
+            self.memory.entry(lock.get()).1.queue = Some(queue);
+            self.look_now(lock.get());
+        }
+    }
+
+    /// The locks of these databases have changed places, and who waits has not.
+    fn note_swapped(&mut self, one: i32, other: i32) {
+        let mut queues = self.take_queues(one);
+        queues.append(&mut self.take_queues(other));
+        let there = |lock: LockId| {
+            let db = if lock.db == one { other } else { one };
+            (lock.clone(), LockId { db, ..lock })
+        };
+        let tracked = [one, other].map(|db| self.tracked.locks(Some(db)));
+        self.tracked.relocate(tracked.into_iter().flatten().map(there));
+        self.memory.swap(one, other);
+        self.alarms.swap(one, other);
+        for (lock, queue) in queues {
+            self.memory.entry(lock.get()).1.queue = Some(queue);
+            self.look_now(lock.get());
+        }
+    }
+
+    /// Forgets the locks of a database, but for who waits for them: that is given
+    /// back.
+    fn forget_db(&mut self, db: i32) -> Vec<(LockId, Box<Queue>)> {
+        let queues = self.take_queues(db);
+        self.remains.add(self.memory.take(db), self.alarms.take(db));
+        queues
+    }
+
+    /// The queues of a database, which nobody remembers then.
+    fn take_queues(&mut self, db: i32) -> Vec<(LockId, Box<Queue>)> {
+        let locks = self.waiters.values().map(|waiter| &waiter.lock);
+        let locks: HashSet<&LockId> = locks.filter(|lock| lock.db == db).collect();
+        let locks: Vec<LockId> = locks.into_iter().cloned().collect();
+        let mut take = |lock: LockId| {
+            let mut queue = self.memory.get_mut(lock.get())?.queue.take()?;
+            queue.writer = None;
+            Some((lock, queue))
+        };
+        locks.into_iter().filter_map(&mut take).collect()
     }
 
     /// Forgets all but who waits: another server is the primary now.
     pub fn retire(&mut self) {
-        for lock in self.known_in(None) {
-            self.note_replaced(lock.db, &lock.name);
-            let (place, known) = self.memory.entry(lock.db, &lock.name);
-            set_due(&mut self.alarms, place, known, None);
-            self.forget_if_idle(lock.db, &lock.name);
+        for db in self.memory.dbs() {
+            for (lock, queue) in self.forget_db(db) {
+                self.memory.entry(lock.get()).1.queue = Some(queue);
+            }
         }
         self.sweeping = None;
+        self.unserved = Unserved::default();
         self.unsearched = false;
         self.swept = false;
+        self.untrack_db(None);
         self.gone.clear();
-        self.undelivered.clear();
+        self.not_yet.clear();
     }
 
     /// Sends away who waits at a server that is no primary. Most servers have
     /// done that by now; Valkey 9 does not in a cluster, where it only redirects
     /// those that it knows to wait for a key.
-    fn unblock_all(&mut self) {
+    fn unblock_all(&mut self, pass: &Pass) {
         while let Some((&id, waiter)) = self.waiters.first_key_value() {
+            if pass.is_over() {
+                self.unfinished = true;
+                return;
+            }
             let waiter = waiter.clone();
             self.answer(id, Answer::Failed(Error::Elsewhere(UNBLOCKED.into())));
             self.leave_queue(id, &waiter);
         }
     }
 
-    /// Does what is due.
+    /// Does what is due, for the length of a pass.
     pub fn ring(&mut self, ctx: Ctx<'_>) {
+        let pass = Pass::begin();
+        self.look_at_clocks(ctx);
         let situation = ctx.situation();
         let may_write = situation.primary && !situation.loading && !ctx.writes_are_paused();
+        self.unfinished = false;
         if !situation.primary {
-            self.unblock_all();
+            self.unblock_all(&pass);
             self.retire();
         } else if may_write {
+            self.try_to_give_back(self.clock.when(ctx.now()));
             self.clear_up(ctx);
-            self.sweep(ctx);
+            self.sweep(ctx, &pass);
+            self.try_unserved(ctx);
         }
-        let mut later = Vec::new();
-        while let Some(alarm) = self.alarms.take_due(ctx.now()) {
-            match alarm {
-                Alarm::Waiter(id) => self.time_out(ctx, id),
-                alarm if may_write => self.do_alarm(ctx, alarm),
-                alarm => later.push(alarm),
+        loop {
+            // While it may not write only times are up: the rest stays where it is.
+            let next = match may_write {
+                true => self.alarms.next(self.clock.when(ctx.now())),
+                false => self.alarms.next_waiter(self.clock.when(ctx.now())),
+            };
+            match next {
+                Next::Rings(alarm) => self.do_alarm(ctx, alarm),
+                Next::Moved => {}
+                Next::Nothing => break,
+            }
+            if pass.is_over() {
+                self.unfinished = true;
+                break;
             }
         }
-        for alarm in later {
-            self.put_off(ctx.now() + PUT_OFF, alarm);
-        }
-        if may_write && std::mem::take(&mut self.unsearched) {
+        if may_write && !self.unfinished && std::mem::take(&mut self.unsearched) {
             // All who may get in have got in.
             self.break_all_circles(ctx);
         }
-        self.not_before = if may_write { 0 } else { ctx.now() + PUT_OFF };
+        self.tidy_up(&pass);
+        self.not_before = match may_write {
+            true => Moment::PAST,
+            false => self.within(ctx, PUT_OFF),
+        };
+        self.figures.longest_pass = self.figures.longest_pass.max(pass.micros());
     }
 
     /// Does what is due now, where the server takes writes.
     pub(super) fn do_alarms(&mut self, ctx: Ctx<'_>) {
-        while let Some(alarm) = self.alarms.take_due(ctx.now()) {
-            self.do_alarm(ctx, alarm);
+        loop {
+            match self.alarms.next(self.clock.when(ctx.now())) {
+                Next::Rings(alarm) => self.do_alarm(ctx, alarm),
+                Next::Moved => {}
+                Next::Nothing => return,
+            }
         }
     }
 
@@ -187,11 +310,7 @@ impl Engine {
         match alarm {
             Alarm::Waiter(id) => self.time_out(ctx, id),
             Alarm::Session(id) => {
-                let Some(db) = self.sessions.get(id).map(|binding| binding.lock.db) else {
-                    return;
-                };
-                ctx.select(db);
-                let scene = Scene { ctx, db, by_alarm: true };
+                let scene = Scene { ctx, by_alarm: true };
                 // Why ever it could not be renewed: it ends with its lease.
                 let _ = self.renew_session(scene, id);
             }
@@ -200,95 +319,30 @@ impl Engine {
                     return;
                 };
                 known.set_due(None);
-                let (db, key) = (known.db(), Text::new(known.name()));
-                ctx.select(db);
-                let scene = Scene { ctx, db, by_alarm: true };
-                let opened = Store::open(ctx, &key, Access::Write);
+                let key = Text::new(known.name());
+                let lock = LockRef { db: place.db, name: key.bytes() };
+                let scene = Scene { ctx, by_alarm: true };
+                let opened = Store::open(ctx.in_db(place.db), &key, Access::Write);
                 match opened {
                     Ok(mut store) => {
                         let _ = self.look_over(scene, &mut store);
                     }
-                    Err(error @ store::Error::TryAgain) => {
-                        self.slot_is_elsewhere(scene, key.bytes(), error);
+                    Err(error) if error.is_unserved() => {
+                        self.not_served(scene, ctx.in_db(place.db), &key, error);
                     }
                     // What looked like a key of a lock was none.
-                    Err(_) => self.forget_if_idle(db, key.bytes()),
+                    Err(_) => self.forget_if_idle(lock),
                 }
             }
         }
-    }
-
-    fn put_off(&mut self, at: Millis, alarm: Alarm) {
-        match alarm {
-            Alarm::Lock(place) => match self.memory.at_mut(place) {
-                Some(known) => known.set_due(Some(at)),
-                None => return,
-            },
-            Alarm::Session(id) => match self.sessions.get_mut(id) {
-                Some(binding) => binding.due = at,
-                None => return,
-            },
-            Alarm::Waiter(_) => {}
-        }
-        self.alarms.add(at, alarm);
-    }
-
-    /// Gives back what was held by connections that are gone, and what was
-    /// granted to those that never learnt of it.
-    pub(super) fn clear_up(&mut self, ctx: Ctx<'_>) {
-        for id in std::mem::take(&mut self.gone) {
-            let Some(db) = self.sessions.get(id).map(|binding| binding.lock.db) else {
-                continue;
-            };
-            ctx.select(db);
-            let scene = Scene { ctx, db, by_alarm: true };
-            if self.release_session(scene, id).is_err() {
-                self.unbind(id);
-            }
-        }
-        for waiter in std::mem::take(&mut self.undelivered) {
-            self.undo(ctx, &waiter);
-        }
-    }
-
-    pub(super) fn has_to_clear_up(&self) -> bool {
-        !self.gone.is_empty() || !self.undelivered.is_empty()
-    }
-
-    fn undo(&mut self, ctx: Ctx<'_>, waiter: &Waiter) {
-        let Some(Grant { hold, is_new, binding, .. }) = waiter.grant else {
-            return;
-        };
-        ctx.select(waiter.lock.db);
-        let scene = Scene { ctx, db: waiter.lock.db, by_alarm: true };
-        if let Some(id) = binding {
-            // It knows, and may have seen to it already.
-            if is_new {
-                let _ = self.release_session(scene, id);
-            } else {
-                self.unbind(id);
-            }
-            return;
-        }
-        if !is_new {
-            return;
-        }
-        let (key, name) = (Text::new(&waiter.lock.name), Text::new(&waiter.owner));
-        let undone =
-            Store::open(ctx, &key, Access::Write).map_err(Error::from).and_then(|mut store| {
-                let owner = Owner::new(&name)?;
-                self.take_back(scene, &mut store, &owner, hold)
-            });
-        // What cannot be undone, because it is gone already, is undone.
-        let _ = undone;
     }
 
     /// The answer with this number was, or could not be, delivered.
     pub fn answered(&mut self, ctx: Ctx<'_>, id: WaiterId, delivered: bool) {
         if let Some(waiter) = self.underway.remove(&id) {
             if delivered {
-                self.figures.delivered(&waiter, ctx.now());
-                self.sessions.tell(waiter.grant);
+                self.figures.delivered(&waiter, Steady::now(ctx));
+                self.told(waiter.grant);
             } else {
                 // An old server leaves a client without any reply that CLIENT
                 // UNBLOCK names just now; it would take the reply to its next
@@ -296,20 +350,32 @@ impl Engine {
                 if ctx.version().is_none_or(|version| version < KEEPS_REPLIES) {
                     ctx.close_client(waiter.client);
                 }
-                self.undelivered.push(waiter);
+                self.not_told(&waiter);
             }
         }
     }
 
     /// When there is something to do next.
-    pub fn next_alarm(&self) -> Option<Millis> {
-        let mut next = self.alarms.first();
-        let mut not_later = |at: Millis| next = Some(next.map_or(at, |next| next.min(at)));
+    pub fn next_alarm(&self) -> Option<Moment> {
+        let mut next = self.alarms.first_waiter();
+        let mut not_later = |at: Moment| next = Some(next.map_or(at, |next| next.min(at)));
+        if let Some(at) = self.alarms.first_other() {
+            not_later(at.max(self.not_before));
+        }
         if let Some(sweeping) = &self.sweeping {
             not_later(sweeping.due.max(self.not_before));
         }
-        if !self.gone.is_empty() || !self.undelivered.is_empty() || self.unsearched {
+        if let Some(at) = self.unserved.next() {
+            not_later(at.max(self.not_before));
+        }
+        if !self.gone.is_empty() || self.unsearched {
             not_later(self.not_before);
+        }
+        if !self.not_yet.is_empty() {
+            not_later(self.not_yet_due.max(self.not_before));
+        }
+        if self.unfinished || self.is_untidy() {
+            not_later(Moment::PAST);
         }
         next
     }

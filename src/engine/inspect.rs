@@ -1,10 +1,10 @@
 //! Looking without touching.
 
-use super::memory::Known;
+use super::clock::Steady;
 use super::{Engine, Error};
 use crate::core::{End, Kind, Millis, Mode, WaiterId, Want};
 use crate::ffi::{Access, Ctx, Str};
-use crate::store::{Entry, Held, Reserved, Store};
+use crate::store::{Entry, Held, LockRef, Reserved, Store};
 
 /// All that can be told of a lock.
 pub struct Picture {
@@ -48,10 +48,10 @@ pub struct WaiterPicture {
     pub owner: Vec<u8>,
     /// What for.
     pub want: Want,
-    /// Since when.
-    pub since: Millis,
-    /// Until when at the latest.
-    pub until: Option<End>,
+    /// For how many ms.
+    pub waited: Millis,
+    /// For how many ms more at most, 1 or more; None: without end.
+    pub timeout: Option<Millis>,
     /// The client.
     pub client: u64,
 }
@@ -62,24 +62,25 @@ pub struct QueueLength {
     pub name: Vec<u8>,
     /// How many wait.
     pub waiters: usize,
-    /// Since when the first of them waits.
-    pub since: Millis,
+    /// For how many ms the first of them has waited.
+    pub oldest: Millis,
 }
 
 impl Engine {
     /// INSPECT: at most `count` holders and waiters.
     pub fn inspect(&self, ctx: Ctx<'_>, key: &Str, count: usize) -> Result<Picture, Error> {
-        let store = Store::open(ctx, key, Access::Read)?;
+        let store = Store::open(ctx.db(), key, Access::Read)?;
         let (end, entries) = store.holders()?.unwrap_or((End::Never, Vec::new()));
-        let known = self.memory.get(ctx.db(), key.bytes());
+        let known = self.memory.get(store.lock());
         let queue = known.and_then(|known| known.queue.as_ref());
-        let in_order = queue.map(|queue| queue.in_order(self.settings.policy)).unwrap_or_default();
-        let lock = known.map(Known::id);
+        let reserved = store.reservation()?;
+        let place = reserved.as_ref().map(|reserved| reserved.owner.as_slice());
+        let in_order = queue.map(|queue| queue.in_order(self.settings.policy, place));
+        let in_order = in_order.unwrap_or_default();
+        let now = Steady::now(ctx);
         let holder = |entry: Entry| {
             let mut holder = holder(entry, end);
-            if let Some(lock) = &lock {
-                holder.session = self.session_of(lock, &holder.owner, holder.kind);
-            }
+            holder.session = self.session_of(store.lock(), &holder.owner, holder.kind);
             holder
         };
         Ok(Picture {
@@ -88,8 +89,12 @@ impl Engine {
             holders_total: entries.len(),
             holders: entries.into_iter().take(count).map(holder).collect(),
             waiters_total: in_order.len(),
-            waiters: in_order.iter().take(count).filter_map(|(id, ..)| self.waiter(*id)).collect(),
-            reserved: store.reservation()?,
+            waiters: in_order
+                .iter()
+                .take(count)
+                .filter_map(|(id, ..)| self.waiter(*id, now))
+                .collect(),
+            reserved,
             fence: store.last_token()?,
             now: store.now(),
         })
@@ -98,31 +103,33 @@ impl Engine {
     /// QUEUES: the longest queues of a database first, at most `count`. The
     /// server cannot check keys that nobody named: it is done here.
     pub fn queues(&self, ctx: Ctx<'_>, count: usize) -> Vec<QueueLength> {
-        let db = ctx.db();
+        let now = Steady::now(ctx);
+        let db = ctx.db().number();
         let waiters = self.waiters.values().filter(|waiter| waiter.lock.db == db);
         let mut locks: Vec<&[u8]> = waiters.map(|waiter| &*waiter.lock.name).collect();
         locks.sort_unstable();
         locks.dedup();
         let length = |name: &[u8]| {
-            let queue = self.memory.get(db, name)?.queue.as_ref()?;
+            let queue = self.memory.get(LockRef { db, name })?.queue.as_ref()?;
             let since = queue.first_arrival().and_then(|id| self.waiters.get(&id))?.since;
-            Some(QueueLength { name: name.to_vec(), waiters: queue.len(), since })
+            let oldest = now.since(since);
+            Some(QueueLength { name: name.to_vec(), waiters: queue.len(), oldest })
         };
         let mut queues: Vec<_> = locks.into_iter().filter_map(length).collect();
         queues.sort_by(|one, other| {
-            (other.waiters, one.since, &one.name).cmp(&(one.waiters, other.since, &other.name))
+            (other.waiters, other.oldest, &one.name).cmp(&(one.waiters, one.oldest, &other.name))
         });
         let user = ctx.user();
         queues.into_iter().filter(|queue| user.may_read(&queue.name)).take(count).collect()
     }
 
-    fn waiter(&self, id: WaiterId) -> Option<WaiterPicture> {
+    fn waiter(&self, id: WaiterId, now: Steady) -> Option<WaiterPicture> {
         let waiter = self.waiters.get(&id)?;
         Some(WaiterPicture {
             owner: waiter.owner.to_vec(),
             want: waiter.terms.want,
-            since: waiter.since,
-            until: waiter.until,
+            waited: now.since(waiter.since),
+            timeout: waiter.until.map(|(until, _)| until.since(now).max(1)),
             client: waiter.client,
         })
     }

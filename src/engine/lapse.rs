@@ -1,12 +1,13 @@
 //! Writing a lock back, and looking at one when its time has come.
 
 use super::alarms::{Alarm, Alarms};
+use super::bindings::Returned;
+use super::clock::Moment;
 use super::memory::{Known, Place};
-use super::notices::What;
 use super::{Engine, Error, Scene};
 use crate::core::{Announcement, End, Lock, Millis, Mode};
 use crate::ffi::{Access, Ctx, Str};
-use crate::store::{Owner, Seen, Store, Survey};
+use crate::store::{LockRef, Owner, Seen, Store, Survey, What};
 
 /// How often a lock that is waited for is looked at when nothing tells of a
 /// change: an overwritten key, a slot that moves.
@@ -19,6 +20,13 @@ const LOOKS_APART: Millis = 5;
 /// nothing but a field of the hash.
 const LOOK_AGAIN_MIXED: Millis = 50;
 
+/// How often, while a reservation may be all that stands in the way: SET with
+/// KEEPTTL gives it to somebody else, and no event that we follow tells of it.
+pub(super) const LOOK_AGAIN_RESERVED: Millis = 8;
+
+/// Where many locks are waited for, so many of these looks in a ms at the most.
+const RESERVED_LOOKS: usize = 25;
+
 /// How soon what the server would not take now is tried again.
 const TRY_AGAIN: Millis = 10;
 
@@ -26,28 +34,39 @@ impl Engine {
     /// Makes the lock that was `seen` into `after`, and remembers it.
     pub(super) fn commit(
         &mut self,
-        scene: Scene<'_>,
         store: &mut Store<'_>,
         seen: &Seen,
         owner: &Owner<'_>,
         after: &Lock,
     ) -> Result<(), Error> {
-        let last = self.last_owner(scene, store);
+        self.commit_return(store, seen, owner, after, Returned::Nothing)
+    }
+
+    /// The same, where the owner gives something back.
+    pub(super) fn commit_return(
+        &mut self,
+        store: &mut Store<'_>,
+        seen: &Seen,
+        owner: &Owner<'_>,
+        after: &Lock,
+        returned: Returned,
+    ) -> Result<(), Error> {
+        let last = self.last_owner(store);
         store.commit(seen, owner, after, last.as_deref())?;
         let lapsed = seen.lapsed();
         if lapsed > 0 || seen.has_outlived() {
-            self.notice(scene, store, What::Lapsed);
+            store.notice(What::Lapsed);
             self.figures.count_lapsed(lapsed);
         }
-        self.bindings_follow(scene, store, owner, seen);
+        self.follow(store, owner.bytes(), seen, after, returned);
         if after.mode() == Some(Mode::Read) {
-            self.remember_reader(scene, store, owner.bytes(), &after.own.reads);
+            self.remember_reader(store, owner.bytes(), &after.own.reads);
         }
         let earliest = after.own.reads.iter().copied().fold(after.end, End::min);
         let gone = seen.lock.own.count().saturating_add(lapsed);
         let holds = |before| after.own.count().saturating_add(before).saturating_sub(gone);
-        self.remember(scene, store, after, holds, earliest, Due::NotLater);
-        self.remember_last(scene, store, owner.bytes(), after);
+        self.remember(store, after, holds, earliest, Due::NotLater);
+        self.remember_last(store, owner.bytes(), after);
         Ok(())
     }
 
@@ -61,13 +80,13 @@ impl Engine {
         key: &Str,
         work: impl FnOnce(&mut Engine, Scene<'_>, &mut Store<'_>) -> Result<R, Error>,
     ) -> Result<R, Error> {
-        let scene = Scene::of_command(ctx);
+        let scene = Scene { ctx, by_alarm: false };
         if self.has_to_clear_up() && !ctx.writes_are_paused() {
             self.clear_up(ctx);
-            ctx.select(scene.db);
         }
-        let name = Store::check(ctx, key)?;
-        let mut store = Store::of(ctx, key, name, Access::Write);
+        let db = ctx.db();
+        let name = Store::check(db, key, Access::Write)?;
+        let mut store = Store::of(db, key, name, Access::Write);
         self.catch_up(scene, &mut store);
         let result = work(self, scene, &mut store);
         store.clear_away();
@@ -77,11 +96,14 @@ impl Engine {
     /// Brings what is remembered up to what the keys say, when nothing is
     /// remembered or a time has come. Lapsed holds go, and who waits is served.
     pub(super) fn catch_up(&mut self, scene: Scene<'_>, store: &mut Store<'_>) {
-        let due = match self.memory.get(scene.db, store.name()) {
+        let due = match self.memory.get(store.lock()) {
             None => store.exists(),
+            // Somebody was to hold it: it has lapsed, and its time may have been
+            // put off, as while writes were paused.
+            Some(known) if known.mode.is_some() && !store.exists() => true,
             // Its only hold ends with the key.
-            Some(known) if known.is_written_once() && store.exists() => false,
-            Some(known) => known.due().is_some_and(|due| store.now() > due),
+            Some(known) if known.is_written_once() => false,
+            Some(known) => known.due().is_some_and(|due| self.clock.when(store.now()) > due),
         };
         if due {
             // What is no lock is for the command to say.
@@ -96,12 +118,13 @@ impl Engine {
         scene: Scene<'_>,
         store: &mut Store<'_>,
     ) -> Result<(), Error> {
-        if let Some(earliest) = self.lapse_readers(scene, store) {
+        if let Some(earliest) = self.lapse_readers(store) {
             let owner = Owner::nobody();
-            let seen = self.look(scene, store, &owner, Survey::Mode)?;
-            if !seen.lock.is_free() {
+            let seen = self.look(store, &owner, Survey::Mode);
+            // Whatever else it is, the look below goes through all of it.
+            if let Some(seen) = seen.ok().filter(|seen| !seen.lock.is_free()) {
                 let earliest = earliest.min(seen.lock.end);
-                self.remember(scene, store, &seen.lock, |holds| holds, earliest, Due::Exactly);
+                self.remember(store, &seen.lock, |holds| holds, earliest, Due::Exactly);
                 self.serve(scene, store);
                 return Ok(());
             }
@@ -110,21 +133,22 @@ impl Engine {
         let seen = match store.look(&owner, Survey::Ends) {
             Ok(seen) => seen,
             Err(error) => {
-                self.remember(scene, store, &Lock::free(), |_| 0, End::Never, Due::Exactly);
-                self.fail_queue(scene, store, &Error::Store(error.clone()));
+                self.remember(store, &Lock::free(), |_| 0, End::Never, Due::Exactly);
+                self.fail_queue(store, &Error::Store(error.clone()));
                 return Err(error.into());
             }
         };
-        let known = self.memory.get(scene.db, store.name());
+        let known = self.memory.get(store.lock());
         let before = known.and_then(|known| Some((known.mode?, known.holds)));
         let mut after = seen.lock.clone();
         if after.mode() == Some(Mode::Read) {
             // Somebody may have shortened the hash's expiry below a reader's.
             after.lengthen_to_readers();
         }
-        let last = self.last_owner(scene, store);
+        let last = self.last_owner(store);
         store.commit(&seen, &owner, &after, last.as_deref())?;
-        self.bindings_follow(scene, store, &owner, &seen);
+        self.follow(store, owner.bytes(), &seen, &after, Returned::Nothing);
+        self.verify_tracked(store);
         self.figures.count_lapsed(seen.lapsed());
         if let (false, Some((mode, holds))) = (seen.has_hash(), before) {
             let ended = match mode {
@@ -135,12 +159,18 @@ impl Engine {
             self.figures.count_lapsed(holds.into());
         }
         if seen.has_lapsed() || !seen.has_hash() && before.is_some() {
-            self.notice(scene, store, What::Lapsed);
+            store.notice(What::Lapsed);
         }
         let earliest = seen.earliest.min(after.end);
-        self.remember(scene, store, &after, |_| seen.holds, earliest, Due::Exactly);
-        self.remember_readers(scene, store);
-        self.remember_last(scene, store, owner.bytes(), &after);
+        self.remember(store, &after, |_| seen.holds, earliest, Due::Exactly);
+        self.remember_readers(store);
+        self.remember_last(store, owner.bytes(), &after);
+        if self.has_queue(store) {
+            // Others (SWAPDB, a script) may have made holders of some who wait.
+            for owner in self.waiting_among(store).unwrap_or_default() {
+                self.serve_holder(scene, store, &owner);
+            }
+        }
         self.serve(scene, store);
         Ok(())
     }
@@ -149,18 +179,17 @@ impl Engine {
     /// from how many it had.
     pub(super) fn remember(
         &mut self,
-        scene: Scene<'_>,
         store: &Store<'_>,
-        lock: &Lock,
+        after: &Lock,
         holds: impl FnOnce(u64) -> u64,
         earliest: End,
         how: Due,
     ) {
-        let name = store.name();
-        let mode = lock.mode();
+        let lock = store.lock();
+        let mode = after.mode();
         if mode.is_none() {
-            self.unbind_lock(scene.db, name);
-            let Some(place) = self.memory.place(scene.db, name) else {
+            self.untrack_lock(lock);
+            let Some(place) = self.memory.place(lock) else {
                 return;
             };
             if self.memory.at(place).is_some_and(|known| known.queue.is_none()) {
@@ -168,27 +197,28 @@ impl Engine {
                 return;
             }
         }
-        let queues = self.queues;
-        let (place, known) = self.memory.entry(scene.db, name);
+        let (place, known) = self.memory.entry(lock);
         known.mode = mode;
         if mode != Some(Mode::Write) {
-            known.set_token(None);
+            known.forget_token();
         }
         known.holds = u32::try_from(holds(known.holds.into())).unwrap_or(u32::MAX);
         if mode != Some(Mode::Read) {
             known.readers = None;
         }
         let mut due = match (mode, earliest) {
-            (Some(_), End::At(at)) => Some(at),
+            (Some(_), End::At(at)) => Some(self.clock.when(at)),
             _ => None,
         };
-        if known.queue.is_some() {
-            due = sooner(due, Some(store.now() + look_again(queues, store, mode)));
-        }
-        if how == Due::NotLater && mode.is_some() {
+        if how == Due::NotLater {
+            // A free lock has times too: the end of a reservation, the next try.
             due = sooner(due, known.due());
         }
+        let is_awaited = known.queue.is_some();
         set_due(&mut self.alarms, place, known, due);
+        if is_awaited {
+            self.look_within(store, look_again(self.queues, store, mode));
+        }
     }
 
     /// Forgets the lock that is remembered there.
@@ -198,43 +228,57 @@ impl Engine {
     }
 
     /// Has a lock looked at soon, for the server takes no writes now.
-    pub(super) fn try_again(&mut self, scene: Scene<'_>, store: &Store<'_>) {
-        self.look_by(scene, store, End::At(store.now() + TRY_AGAIN));
+    pub(super) fn try_again(&mut self, store: &Store<'_>) {
+        self.look_within(store, TRY_AGAIN);
     }
 
-    /// Has a lock looked at when another of its times comes.
-    pub(super) fn look_by(&mut self, scene: Scene<'_>, store: &Store<'_>, end: End) {
-        self.look_at(scene.db, store.name(), end);
-    }
-
-    /// The same.
-    pub(super) fn look_at(&mut self, db: i32, name: &[u8], end: End) {
-        if let End::At(at) = end {
-            let (place, known) = self.memory.entry(db, name);
-            let due = sooner(known.due(), Some(at));
-            set_due(&mut self.alarms, place, known, due);
+    /// Has a lock looked at in so many ms at the latest.
+    pub(super) fn look_within(&mut self, store: &Store<'_>, ms: Millis) {
+        let known = self.memory.get(store.lock());
+        // Most often there is an earlier one, and no need to look at the clocks.
+        let at = self.clock.when(store.now()).after(ms);
+        if known.and_then(Known::due).is_none_or(|due| due > at) {
+            let at = self.within(store.ctx(), ms);
+            self.look_at(store.lock(), at);
         }
     }
 
+    /// Has a lock looked at when another of its times comes.
+    pub(super) fn look_by(&mut self, store: &Store<'_>, end: End) {
+        if let End::At(at) = end {
+            self.look_at(store.lock(), self.clock.when(at));
+        }
+    }
+
+    /// Has a lock looked at then, or before.
+    pub(super) fn look_at(&mut self, lock: LockRef<'_>, at: Moment) {
+        let (place, known) = self.memory.entry(lock);
+        let due = sooner(known.due(), Some(at));
+        set_due(&mut self.alarms, place, known, due);
+    }
+
     /// Has a lock's queue served as soon as may be.
-    pub(super) fn serve_now(&mut self, db: i32, name: &[u8]) {
-        self.look_at(db, name, End::At(0));
+    pub(super) fn serve_now(&mut self, lock: LockRef<'_>) {
+        self.look_at(lock, Moment::PAST);
     }
 
     /// Has a lock that somebody else has changed looked at as soon as may be.
-    pub(super) fn look_now(&mut self, db: i32, name: &[u8]) {
-        let (place, known) = self.memory.entry(db, name);
+    pub(super) fn look_now(&mut self, lock: LockRef<'_>) {
+        self.tracked.doubt(lock);
+        let (place, known) = self.memory.entry(lock);
         known.readers = None;
-        set_due(&mut self.alarms, place, known, Some(0));
+        set_due(&mut self.alarms, place, known, Some(Moment::PAST));
     }
 }
 
 /// How a look bears on the alarm of a lock.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Due {
-    /// All its holds were looked at.
+    /// All its holds were looked at, and its queue is served next, which sets
+    /// the times that the queue waits for. The only look that may set the alarm
+    /// later than it was.
     Exactly,
-    /// There may be others, that end earlier.
+    /// There may be other times, earlier ones.
     NotLater,
 }
 
@@ -244,18 +288,23 @@ pub(super) fn look_again(queues: usize, store: &Store<'_>, mode: Option<Mode>) -
     if mode == Some(Mode::Write) && store.field_count() > 2 {
         return LOOK_AGAIN_MIXED;
     }
-    let queues = Millis::try_from(queues).unwrap_or(Millis::MAX);
+    let of = |queues| Millis::try_from(queues).unwrap_or(Millis::MAX);
+    // Whoever waits for a writer goes by the reservation when that one has gone.
+    if mode != Some(Mode::Write) && matches!(store.reservation(), Ok(Some(_))) {
+        return of(queues / RESERVED_LOOKS).clamp(LOOK_AGAIN_RESERVED, LOOK_AGAIN);
+    }
+    let queues = of(queues);
     queues.saturating_mul(LOOKS_APART).max(LOOK_AGAIN)
 }
 
-fn sooner(one: Option<Millis>, other: Option<Millis>) -> Option<Millis> {
+fn sooner(one: Option<Moment>, other: Option<Moment>) -> Option<Moment> {
     match (one, other) {
         (Some(one), Some(other)) => Some(one.min(other)),
         (one, other) => one.or(other),
     }
 }
 
-pub(super) fn set_due(alarms: &mut Alarms, place: Place, known: &mut Known, due: Option<Millis>) {
+pub(super) fn set_due(alarms: &mut Alarms, place: Place, known: &mut Known, due: Option<Moment>) {
     if known.due() == due {
         return;
     }

@@ -1,31 +1,25 @@
 //! Whose hold on a lock ends last. Where announcements name owners, it is whom
 //! they name when the lock lapses: its keys are gone by then.
 
-use super::{Engine, Scene};
+use super::Engine;
 use crate::core::{End, Lock, Mode, OwnerId};
 use crate::store::Store;
 
 impl Engine {
     /// The owner whose hold ends last, if that is remembered.
-    pub(super) fn last_owner(&self, scene: Scene<'_>, store: &Store<'_>) -> Option<OwnerId> {
+    pub(super) fn last_owner(&self, store: &Store<'_>) -> Option<OwnerId> {
         if !self.settings.events.names_owners() {
             return None;
         }
-        self.memory.get(scene.db, store.name())?.last().cloned()
+        self.memory.get(store.lock())?.last().cloned()
     }
 
     /// Remembers it, after the lock has become what it is now to `owner`.
-    pub(super) fn remember_last(
-        &mut self,
-        scene: Scene<'_>,
-        store: &Store<'_>,
-        owner: &[u8],
-        lock: &Lock,
-    ) {
+    pub(super) fn remember_last(&mut self, store: &Store<'_>, owner: &[u8], lock: &Lock) {
         if !self.settings.events.names_owners() {
             return;
         }
-        let Some(known) = self.memory.get_mut(scene.db, store.name()) else {
+        let Some(known) = self.memory.get_mut(store.lock()) else {
             return;
         };
         let is_last = match lock.mode() {

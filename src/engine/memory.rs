@@ -1,10 +1,14 @@
 //! What is remembered of each lock.
 //!
-//! There may be millions of them, so it is little, and in one place: a table
-//! for each database leads from a name to a place in one list.
+//! There may be millions of them, so it is little, and in one place: for each
+//! database tables lead from a name to a place in one list. A database that is
+//! emptied or swapped with another is so here at once, however many locks it has.
 
+use super::clock::Moment;
 use super::readers::Readers;
+use super::slab::Slab;
 use crate::core::{Millis, Mode, OwnerId, Queue, Token};
+use crate::store::LockRef;
 use hashbrown::{DefaultHashBuilder, HashTable};
 use smallvec::SmallVec;
 use std::cell::Cell;
@@ -18,20 +22,38 @@ pub struct LockId {
     pub name: Arc<[u8]>,
 }
 
+impl LockId {
+    /// The same, borrowed.
+    pub fn get(&self) -> LockRef<'_> {
+        LockRef { db: self.db, name: &self.name }
+    }
+}
+
+impl From<LockRef<'_>> for LockId {
+    fn from(LockRef { db, name }: LockRef<'_>) -> LockId {
+        LockId { db, name: name.into() }
+    }
+}
+
 /// A lock's name. A short one, as most are, needs no room of its own, and is
 /// read where the rest is.
 type Name = SmallVec<[u8; 24]>;
 
-/// Where a lock is remembered, for as long as it is.
+/// Where a lock is remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place(u32);
+pub struct Place {
+    /// The database.
+    pub db: i32,
+    /// Its number there.
+    pub number: u32,
+}
 
 /// What is remembered of a lock that is held or waited for.
 #[derive(Debug)]
 pub struct Known {
     name: Name,
-    due: Millis,
-    token: Token,
+    due: Moment,
+    token: Option<Box<OfTenure>>,
     /// Who waits for it.
     pub queue: Option<Box<Queue>>,
     /// Its readers, when there are many.
@@ -39,7 +61,6 @@ pub struct Known {
     last: Option<Box<OwnerId>>,
     /// The hash of its name.
     hash: u32,
-    db: i32,
     /// How many live holds it had when last looked at, to be told when all of
     /// them lapse.
     pub holds: u32,
@@ -47,23 +68,17 @@ pub struct Known {
     pub mode: Option<Mode>,
 }
 
-/// No alarm is set. A millisecond that will never come, to save room.
-const NEVER: Millis = Millis::MIN;
+/// The last fencing token of a tenure, which is an owner's.
+#[derive(Clone, Debug)]
+struct OfTenure {
+    owner: OwnerId,
+    token: Token,
+}
 
-/// No token was given: the first is 1.
-const NO_TOKEN: Token = 0;
+/// No alarm is set. A millisecond that will never come, to save room.
+const NEVER: Moment = Moment(Millis::MIN);
 
 impl Known {
-    /// Its id, to be shared.
-    pub fn id(&self) -> LockId {
-        LockId { db: self.db, name: self.name.as_slice().into() }
-    }
-
-    /// Its database.
-    pub fn db(&self) -> i32 {
-        self.db
-    }
-
     /// Its name.
     pub fn name(&self) -> &[u8] {
         &self.name
@@ -75,12 +90,12 @@ impl Known {
     }
 
     /// When its alarm rings: not later than the first of its holds ends.
-    pub fn due(&self) -> Option<Millis> {
+    pub fn due(&self) -> Option<Moment> {
         (self.due != NEVER).then_some(self.due)
     }
 
     /// Remembers when it rings.
-    pub fn set_due(&mut self, due: Option<Millis>) {
+    pub fn set_due(&mut self, due: Option<Moment>) {
         self.due = due.unwrap_or(NEVER);
     }
 
@@ -94,172 +109,279 @@ impl Known {
         self.last = last.map(Box::new);
     }
 
-    /// The fencing token that its writer was given last, since it began to write.
-    pub fn token(&self) -> Option<Token> {
-        (self.token != NO_TOKEN).then_some(self.token)
+    /// The fencing token that this owner was given last, since it began to write.
+    pub fn token_of(&self, owner: &[u8]) -> Option<Token> {
+        let of_tenure = self.token.as_ref().filter(|of| *of.owner == *owner);
+        of_tenure.map(|of| of.token)
     }
 
-    /// Remembers it.
-    pub fn set_token(&mut self, token: Option<Token>) {
-        self.token = token.unwrap_or(NO_TOKEN);
+    /// The last token that is known, whoever was given it; 0: none is.
+    pub fn last_token(&self) -> Token {
+        self.token.as_ref().map_or(0, |of| of.token)
+    }
+
+    /// Remembers the token of the owner who writes.
+    pub fn set_token(&mut self, owner: &[u8], token: Token) {
+        match &mut self.token {
+            Some(of) if *of.owner == *owner => of.token = token,
+            other => *other = Some(Box::new(OfTenure { owner: owner.into(), token })),
+        }
+    }
+
+    /// The tenure is over.
+    pub fn forget_token(&mut self) {
+        self.token = None;
     }
 }
 
 /// What is remembered of all locks.
 #[derive(Default)]
 pub struct Memory {
-    places: Vec<Option<Known>>,
-    free: Vec<Place>,
-    dbs: Vec<HashTable<Found>>,
+    dbs: Vec<Option<Box<Locks>>>,
     hasher: DefaultHashBuilder,
     /// The last that was found: a command asks for one lock several times.
-    last: Cell<usize>,
+    last: Cell<Option<Place>>,
+    /// Whether the list of a database may be worth packing.
+    sparse: bool,
 }
 
+/// What is remembered of the locks of one database.
+#[derive(Default)]
+pub struct Locks {
+    known: Slab<Known>,
+    names: Names,
+}
+
+/// In how many tables the names are. Each is grown and shrunk by itself, so that
+/// no command waits for all names to be moved.
+const TABLES: usize = 256;
+
+/// Leads from a name to a place.
+struct Names([HashTable<Found>; TABLES]);
+
 /// A place in a table, with the hash of its lock's name: to make the table
-/// larger without a look at each name.
+/// larger without reading each name.
 #[derive(Clone, Copy, Debug)]
 struct Found {
     hash: u32,
-    place: Place,
+    number: u32,
+}
+
+impl Default for Names {
+    fn default() -> Names {
+        Names(std::array::from_fn(|_| HashTable::new()))
+    }
+}
+
+impl Names {
+    fn of(&self, hash: u32) -> &HashTable<Found> {
+        &self.0[hash as usize % TABLES]
+    }
+
+    fn of_mut(&mut self, hash: u32) -> &mut HashTable<Found> {
+        &mut self.0[hash as usize % TABLES]
+    }
+
+    fn add(&mut self, found: Found) {
+        let table = self.of_mut(found.hash);
+        table.insert_unique(spread(found.hash), found, |found| spread(found.hash));
+    }
+
+    fn remove(&mut self, found: Found) {
+        let table = self.of_mut(found.hash);
+        let is_it = |other: &Found| other.number == found.number;
+        if let Ok(entry) = table.find_entry(spread(found.hash), is_it) {
+            entry.remove();
+        }
+        if table.len() < table.capacity() / 8 {
+            table.shrink_to(2 * table.len(), |found| spread(found.hash));
+        }
+    }
+
+    /// Drops one of the tables. False when all are empty.
+    fn drop_table(&mut self) -> bool {
+        let table = self.0.iter_mut().find(|table| table.capacity() > 0);
+        table.map(|table| *table = HashTable::new()).is_some()
+    }
+
+    /// A lock is at another place now.
+    fn moved(&mut self, found: Found, to: u32) {
+        let is_it = |other: &Found| other.number == found.number;
+        if let Some(entry) = self.of_mut(found.hash).find_mut(spread(found.hash), is_it) {
+            entry.number = to;
+        }
+    }
 }
 
 impl Memory {
     /// Whether nothing was ever remembered.
     pub fn is_empty(&self) -> bool {
-        self.places.is_empty()
+        self.dbs.is_empty()
     }
 
     /// What is remembered of a lock.
-    pub fn get(&self, db: i32, name: &[u8]) -> Option<&Known> {
-        self.at(self.find(db, name).ok()?)
+    pub fn get(&self, lock: LockRef<'_>) -> Option<&Known> {
+        self.at(self.find(lock).ok()?)
     }
 
     /// The same, to be changed.
-    pub fn get_mut(&mut self, db: i32, name: &[u8]) -> Option<&mut Known> {
-        self.at_mut(self.find(db, name).ok()?)
+    pub fn get_mut(&mut self, lock: LockRef<'_>) -> Option<&mut Known> {
+        self.at_mut(self.find(lock).ok()?)
     }
 
     /// Where a lock is remembered, if it is.
-    pub fn place(&self, db: i32, name: &[u8]) -> Option<Place> {
-        self.find(db, name).ok()
+    pub fn place(&self, lock: LockRef<'_>) -> Option<Place> {
+        self.find(lock).ok()
     }
 
     /// What is remembered there.
     pub fn at(&self, place: Place) -> Option<&Known> {
-        self.places.get(place.index())?.as_ref()
+        self.locks(place.db)?.known.get(place.number)
     }
 
     /// The same, to be changed.
     pub fn at_mut(&mut self, place: Place) -> Option<&mut Known> {
-        self.places.get_mut(place.index())?.as_mut()
+        self.dbs.get_mut(index(place.db)?)?.as_mut()?.known.get_mut(place.number)
     }
 
     /// What is remembered of a lock, with its place; a lock that nothing is known of becomes one
     /// that is free.
-    pub fn entry(&mut self, db: i32, name: &[u8]) -> (Place, &mut Known) {
-        match self.find(db, name) {
-            Err(hash) => self.add(Known::new(db, name, hash)),
-            Ok(place) => {
-                let known = || Known::new(db, name, hash(&self.hasher, name));
-                (place, self.places[place.index()].get_or_insert_with(known))
-            }
+    pub fn entry(&mut self, lock: LockRef<'_>) -> (Place, &mut Known) {
+        let found = self.find(lock);
+        let LockRef { db, name } = lock;
+        let index = index(db).unwrap_or(0);
+        if self.dbs.len() <= index {
+            self.dbs.resize_with(index + 1, || None);
         }
+        let Locks { known, names } = &mut **self.dbs[index].get_or_insert_default();
+        let number = found.map_or_else(
+            |hash| {
+                let number = known.add(Known::new(name, hash));
+                names.add(Found { hash, number });
+                number
+            },
+            |place| place.number,
+        );
+        let place = Place { db, number };
+        self.last.set(Some(place));
+        (place, known.get_or_insert_with(number, || Known::new(name, hash(&self.hasher, name))))
     }
 
     /// Forgets of all locks whose hold ends last.
     pub fn forget_last_owners(&mut self) {
-        for known in self.places.iter_mut().flatten() {
-            known.last = None;
-        }
+        let locks = self.dbs.iter_mut().flatten();
+        locks.flat_map(|locks| locks.known.values_mut()).for_each(|known| known.last = None);
     }
 
     /// Forgets the lock that is remembered there.
     pub fn remove(&mut self, place: Place) {
-        let Some(known) = self.at(place) else {
-            return;
-        };
-        let (db, hash) = (known.db, spread(known.hash));
-        if let Some(locks) = index(db).and_then(|index| self.dbs.get_mut(index)) {
-            if let Ok(found) = locks.find_entry(hash, |found| found.place == place) {
-                found.remove();
+        let locks = index(place.db).and_then(|index| self.dbs.get_mut(index)?.as_mut());
+        if let Some(locks) = locks {
+            if let Some(known) = locks.known.remove(place.number) {
+                locks.names.remove(Found { hash: known.hash, number: place.number });
+                self.sparse |= locks.known.is_sparse();
             }
         }
-        self.places[place.index()] = None;
-        self.free.push(place);
     }
 
-    /// All locks of a database, or of all.
-    pub fn locks(&self, db: Option<i32>) -> impl Iterator<Item = &Known> {
-        self.places.iter().flatten().filter(move |known| db.is_none_or(|db| db == known.db))
+    /// Takes out all that is remembered of a database: it is as if nothing had
+    /// been.
+    pub fn take(&mut self, db: i32) -> Option<Box<Locks>> {
+        self.last.set(None);
+        self.dbs.get_mut(index(db)?)?.take()
+    }
+
+    /// The databases of which something is remembered.
+    pub fn dbs(&self) -> impl Iterator<Item = i32> + use<> {
+        0..i32::try_from(self.dbs.len()).unwrap_or(i32::MAX)
+    }
+
+    /// The content of these two databases has changed places.
+    pub fn swap(&mut self, one: i32, other: i32) {
+        self.last.set(None);
+        if let (Some(one), Some(other)) = (index(one), index(other)) {
+            let larger = one.max(other);
+            if self.dbs.len() <= larger {
+                self.dbs.resize_with(larger + 1, || None);
+            }
+            self.dbs.swap(one, other);
+        }
+    }
+
+    /// Whether there may be such a database.
+    pub fn is_sparse(&self) -> bool {
+        self.sparse
+    }
+
+    /// A database whose locks lie scattered in more room than they need.
+    pub fn find_sparse(&mut self) -> Option<i32> {
+        let mut dbs = self.dbs.iter().zip(0..);
+        let found = dbs.find_map(|(locks, db)| locks.as_ref()?.known.is_sparse().then_some(db));
+        self.sparse = found.is_some();
+        found
+    }
+
+    /// Gives a little of that room back. From which place to which one a lock was
+    /// moved for it, and how many places there are.
+    pub fn pack(&mut self, db: i32) -> (Option<(u32, u32)>, usize) {
+        self.last.set(None);
+        let Some(locks) = index(db).and_then(|index| self.dbs.get_mut(index)?.as_mut()) else {
+            return (None, 0);
+        };
+        let moved = locks.known.pack();
+        if let Some((number, to)) = moved {
+            if let Some(known) = locks.known.get(to) {
+                locks.names.moved(Found { hash: known.hash, number }, to);
+            }
+        }
+        (moved, locks.known.places())
+    }
+
+    fn locks(&self, db: i32) -> Option<&Locks> {
+        self.dbs.get(index(db)?)?.as_deref()
     }
 
     /// Where a lock is remembered; if it is not, the hash of its name.
-    fn find(&self, db: i32, name: &[u8]) -> Result<Place, u32> {
-        let is_it = |known: &Known| known.db == db && known.name.as_slice() == name;
-        if self.places.get(self.last.get()).and_then(Option::as_ref).is_some_and(is_it) {
-            return Ok(Place(self.last.get() as u32));
+    fn find(&self, lock: LockRef<'_>) -> Result<Place, u32> {
+        let LockRef { db, name } = lock;
+        if let Some(place) = self.last.get().filter(|place| place.db == db) {
+            if self.at(place).is_some_and(|known| known.name.as_slice() == name) {
+                return Ok(place);
+            }
         }
         let hash = hash(&self.hasher, name);
-        let is_found =
-            |found: &Found| found.hash == hash && self.at(found.place).is_some_and(is_it);
-        let locks = index(db).and_then(|index| self.dbs.get(index));
-        let found = locks.and_then(|locks| locks.find(spread(hash), is_found)).ok_or(hash)?;
-        self.last.set(found.place.index());
-        Ok(found.place)
+        let locks = self.locks(db).ok_or(hash)?;
+        let is_found = |found: &Found| {
+            let known = || locks.known.get(found.number);
+            found.hash == hash && known().is_some_and(|known| known.name.as_slice() == name)
+        };
+        let found = locks.names.of(hash).find(spread(hash), is_found).ok_or(hash)?;
+        let place = Place { db, number: found.number };
+        self.last.set(Some(place));
+        Ok(place)
     }
+}
 
-    fn add(&mut self, known: Known) -> (Place, &mut Known) {
-        let place = self.free.pop().unwrap_or_else(|| {
-            if self.places.len() == self.places.capacity() {
-                // Not twice as many, as a list grows by itself: that is much room.
-                self.places.reserve_exact(self.places.len() / 8 + 64);
-            }
-            self.places.push(None);
-            Place(self.places.len() as u32 - 1)
-        });
-        let index = index(known.db).unwrap_or(0);
-        if self.dbs.len() <= index {
-            self.dbs.resize_with(index + 1, HashTable::new);
-        }
-        let hash = known.hash;
-        let found = Found { hash, place };
-        self.dbs[index].insert_unique(spread(hash), found, |found| spread(found.hash));
-        self.last.set(place.index());
-        (place, self.places[place.index()].insert(known))
+impl Locks {
+    /// Drops a part of it. False when nothing is left.
+    pub fn drop_some(&mut self) -> bool {
+        self.known.drop_chunk() || self.names.drop_table()
     }
 }
 
 impl Known {
-    fn new(db: i32, name: &[u8], hash: u32) -> Known {
+    fn new(name: &[u8], hash: u32) -> Known {
         Known {
             name: name.into(),
             due: NEVER,
-            token: NO_TOKEN,
+            token: None,
             queue: None,
             readers: None,
             last: None,
             hash,
-            db,
             holds: 0,
             mode: None,
         }
-    }
-}
-
-impl Place {
-    /// The place of this number.
-    pub fn of(number: u32) -> Place {
-        Place(number)
-    }
-
-    /// Its number, from 0.
-    pub fn number(self) -> u32 {
-        self.0
-    }
-
-    fn index(self) -> usize {
-        self.0 as usize
     }
 }
 

@@ -7,6 +7,8 @@
 mod acquire;
 mod alarms;
 mod bindings;
+mod choice;
+mod clock;
 mod deadlock;
 mod error;
 mod fence;
@@ -16,34 +18,38 @@ mod inspect;
 mod lapse;
 mod last;
 mod memory;
-mod notices;
+mod pass;
 mod readers;
 mod release;
 mod serve;
 mod sessions;
 mod settings;
+mod slab;
 mod slots;
 mod sweep;
+mod tracked;
+mod unserved;
 mod wait;
 mod waits;
 mod wheel;
 
 pub use acquire::{Acquired, Ask};
+pub use clock::Moment;
 pub use error::Error;
 pub use figures::{Figures, Progress};
 pub use foreign::Change;
 pub use inspect::{Holder, Picture, QueueLength, WaiterPicture};
-pub use notices::Notice;
 pub use wait::{Answer, Left};
 
 use crate::core::{Arrivals, End, Millis, OwnerId, Policy, WaiterId};
 use crate::ffi::Ctx;
 use crate::store::{Channels, ClusterPublish, Store};
 use alarms::Alarms;
+use clock::Clock;
 use hashbrown::{HashMap, HashSet};
 use memory::Memory;
-use sessions::{BindingId, Sessions};
 use std::collections::{BTreeMap, BTreeSet};
+use tracked::{AllTracked, TrackedId};
 use wait::Waiter;
 
 /// What an operator can set.
@@ -91,12 +97,18 @@ pub struct Engine {
     pub figures: Figures,
     memory: Memory,
     alarms: Alarms,
+    /// What is forgotten, and not dropped yet.
+    remains: pass::Remains,
+    /// Whether the last pass left something to be done that was due.
+    unfinished: bool,
+    clock: Clock,
     waiters: BTreeMap<WaiterId, Waiter>,
     /// For how many locks they wait.
     queues: usize,
     /// The waiters of each owner that has any, over all locks.
     waits_of: HashMap<OwnerId, Arrivals<()>>,
-    sessions: Sessions,
+    /// The holds that are bound to a connection, or whose answers are under way.
+    tracked: AllTracked,
     /// The owners who wait in several places: for several locks, or for several
     /// kinds of holds on one. Only these can a place in a queue make part of a
     /// circle.
@@ -108,18 +120,20 @@ pub struct Engine {
     last_waiter: WaiterId,
     /// What waiters are to be told.
     answers: Vec<(WaiterId, Answer)>,
-    /// The key events to raise.
-    notices: Vec<Notice>,
     /// Those whose answers are on their way.
     underway: HashMap<WaiterId, Waiter>,
-    /// Those whose answer was lost; a grant is to be taken back.
-    undelivered: Vec<Waiter>,
-    /// Session holds whose connection is gone, to be given back.
-    gone: Vec<BindingId>,
+    /// Holds to be given back: their connection is gone, or never learnt of them.
+    gone: Vec<TrackedId>,
+    /// Those of them that could not be given back when it was tried.
+    not_yet: Vec<TrackedId>,
+    /// When that is tried again.
+    not_yet_due: Moment,
     /// When they can be, at the earliest.
-    not_before: Millis,
+    not_before: Moment,
     /// The search for locks that nobody has touched yet, while it goes on.
     sweeping: Option<sweep::Sweeping>,
+    /// The locks that could not be looked at when they were met.
+    unserved: unserved::Unserved,
     /// Whether it has ended since it was last begun.
     swept: bool,
 }
@@ -141,14 +155,7 @@ fn end_of(store: &Store<'_>, lease: Millis) -> Result<End, Error> {
 #[derive(Clone, Copy)]
 struct Scene<'c> {
     ctx: Ctx<'c>,
-    db: i32,
     /// Outside of any client's command, where nobody has asked yet whether the
     /// server takes writes.
     by_alarm: bool,
-}
-
-impl<'c> Scene<'c> {
-    fn of_command(ctx: Ctx<'c>) -> Scene<'c> {
-        Scene { ctx, db: ctx.db(), by_alarm: false }
-    }
 }

@@ -6,8 +6,8 @@
 //! against the keys before it is relied on, and forgotten when it differs or
 //! when somebody else has changed the keys.
 
-use super::{Engine, Scene};
-use crate::core::{End, Ends, Millis, Mode, Others, OwnerId};
+use super::Engine;
+use crate::core::{End, Ends, Mode, Others, OwnerId};
 use crate::store::{Error, Owner, Seen, Store, Survey};
 use hashbrown::HashMap;
 use std::collections::BTreeSet;
@@ -59,8 +59,8 @@ impl Readers {
     }
 
     /// An owner whose hold has lapsed.
-    fn lapsed(&self, now: Millis) -> Option<OwnerId> {
-        self.by_end.first().filter(|(end, ..)| end.is_past(now)).map(|(_, owner, _)| owner.clone())
+    fn lapsed(&self, is_past: impl Fn(End) -> bool) -> Option<OwnerId> {
+        self.by_end.first().filter(|(end, ..)| is_past(*end)).map(|(_, owner, _)| owner.clone())
     }
 }
 
@@ -68,7 +68,6 @@ impl Engine {
     /// Looks at the lock as an owner sees it.
     pub(super) fn look(
         &mut self,
-        scene: Scene<'_>,
         store: &Store<'_>,
         owner: &Owner<'_>,
         survey: Survey,
@@ -78,14 +77,14 @@ impl Engine {
             fields if fields < MANY && self.waiters.is_empty() => {
                 return store.look(owner, survey);
             }
-            fields if fields < MANY => return self.look_at_few(scene, store, owner, survey),
+            fields if fields < MANY => return self.look_at_few(store, owner, survey),
             _ => {}
         }
-        let known = self.memory.get(scene.db, store.name());
+        let known = self.memory.get(store.lock());
         if known.is_some_and(|known| known.readers.is_none()) {
-            self.remember_readers(scene, store);
+            self.remember_readers(store);
         }
-        match self.latest_reader(scene, store, owner)? {
+        match self.latest_reader(store, owner)? {
             Some(latest) => store.look_beside_readers(owner, latest),
             None => store.look(owner, survey),
         }
@@ -96,12 +95,11 @@ impl Engine {
     #[inline(never)]
     fn look_at_few(
         &mut self,
-        scene: Scene<'_>,
         store: &Store<'_>,
         owner: &Owner<'_>,
         survey: Survey,
     ) -> Result<Seen, Error> {
-        let known = self.memory.get_mut(scene.db, store.name());
+        let known = self.memory.get_mut(store.lock());
         let queue = known.and_then(|known| known.queue.as_mut());
         let Some(queue) = queue.filter(|_| survey == Survey::Mode) else {
             return store.look(owner, survey);
@@ -120,11 +118,10 @@ impl Engine {
     /// When the last of the others ends, if that is remembered and true.
     fn latest_reader(
         &mut self,
-        scene: Scene<'_>,
         store: &Store<'_>,
         owner: &Owner<'_>,
     ) -> Result<Option<End>, Error> {
-        let Some(known) = self.memory.get_mut(scene.db, store.name()) else {
+        let Some(known) = self.memory.get_mut(store.lock()) else {
             return Ok(None);
         };
         let Some(readers) = &known.readers else {
@@ -143,14 +140,8 @@ impl Engine {
     }
 
     /// Remembers what an owner holds now.
-    pub(super) fn remember_reader(
-        &mut self,
-        scene: Scene<'_>,
-        store: &Store<'_>,
-        owner: &[u8],
-        ends: &Ends,
-    ) {
-        let Some(known) = self.memory.get_mut(scene.db, store.name()) else {
+    pub(super) fn remember_reader(&mut self, store: &Store<'_>, owner: &[u8], ends: &Ends) {
+        let Some(known) = self.memory.get_mut(store.lock()) else {
             return;
         };
         if store.field_count() < MANY {
@@ -161,11 +152,11 @@ impl Engine {
     }
 
     /// Remembers all readers of a lock that has many.
-    pub(super) fn remember_readers(&mut self, scene: Scene<'_>, store: &Store<'_>) {
+    pub(super) fn remember_readers(&mut self, store: &Store<'_>) {
         if store.field_count() < MANY {
             return;
         }
-        let Some(known) = self.memory.get_mut(scene.db, store.name()) else {
+        let Some(known) = self.memory.get_mut(store.lock()) else {
             return;
         };
         if known.mode != Some(Mode::Read) {
@@ -183,22 +174,21 @@ impl Engine {
     /// Removes the lapsed holds of a lock whose readers are remembered, one
     /// owner after the other. The earliest end of the rest; None when the lock
     /// has to be looked at as a whole.
-    pub(super) fn lapse_readers(&mut self, scene: Scene<'_>, store: &mut Store<'_>) -> Option<End> {
+    pub(super) fn lapse_readers(&mut self, store: &mut Store<'_>) -> Option<End> {
         loop {
-            let known = self.memory.get(scene.db, store.name())?;
+            let known = self.memory.get(store.lock())?;
             let readers = known.readers.as_ref()?;
-            let Some(lapsed) = readers.lapsed(store.now()) else {
+            let Some(lapsed) = readers.lapsed(|end| store.is_past(end)) else {
                 return Some(readers.earliest());
             };
             let name = crate::ffi::Text::new(&lapsed);
             let owner = Owner::new(&name).ok()?;
-            let seen = self.look(scene, store, &owner, Survey::Ends).ok()?;
-            if seen.lock.is_free() || self.commit(scene, store, &seen, &owner, &seen.lock).is_err()
-            {
+            let seen = self.look(store, &owner, Survey::Ends).ok()?;
+            if seen.lock.is_free() || self.commit(store, &seen, &owner, &seen.lock).is_err() {
                 return None;
             }
             // Whatever the keys say, this one is done with.
-            self.remember_reader(scene, store, &lapsed, &seen.lock.own.reads);
+            self.remember_reader(store, &lapsed, &seen.lock.own.reads);
         }
     }
 }

@@ -1,11 +1,10 @@
 //! Giving holds back, making them last, and breaking locks open.
 
-use super::memory::LockId;
-use super::notices::What;
+use super::bindings::Returned;
 use super::{end_of, Engine, Error, Scene};
 use crate::core::{self, End, Lock, Millis, Mode, Which};
 use crate::ffi::{Ctx, Str};
-use crate::store::{Forced, Owner, Store, Survey};
+use crate::store::{Forced, Owner, Store, Survey, What};
 
 use super::lapse::Due;
 
@@ -20,49 +19,51 @@ impl Engine {
     ) -> Result<bool, Error> {
         let owner = Owner::new(owner)?;
         self.on_lock(ctx, key, |engine, scene, store| {
-            if engine.has_queue(scene, store) {
+            if engine.has_queue(store) {
                 store.await_successor();
             }
-            let after = if engine.sessions.is_empty() {
-                let seen = engine.look(scene, store, &owner, Survey::Release)?;
-                let after = core::release(&seen.lock, which, None);
-                let after = engine.settled(scene, store, &seen, &owner, after)?;
-                engine.commit(scene, store, &seen, &owner, &after)?;
-                engine.figures.count_released(seen.lock.own.count() - after.own.count());
-                after
-            } else {
-                engine.release_among_sessions(scene, store, &owner, which)?
+            let reserved = which == Which::All && is_reserved_by(store, &owner);
+            let after = match engine.give_back(scene, store, &owner, which) {
+                // The reservation is all that it has.
+                Err(Error::NotHeld(_)) if reserved => {
+                    engine.look(store, &owner, Survey::Presence)?.lock
+                }
+                after => {
+                    let after = after?;
+                    store.notice(What::Released);
+                    after
+                }
             };
-            engine.notice(scene, store, What::Released);
+            if reserved {
+                store.consume_reservation();
+            }
             engine.serve(scene, store);
             Ok(after.is_free())
         })
     }
 
-    fn release_among_sessions(
+    fn give_back(
         &mut self,
         scene: Scene<'_>,
         store: &mut Store<'_>,
         owner: &Owner<'_>,
         which: Which,
     ) -> Result<Lock, Error> {
-        // First without what has lapsed, then the numbers are what they seem.
-        let seen = self.look(scene, store, owner, Survey::Ends)?;
-        self.commit(scene, store, &seen, owner, &seen.lock)?;
-        let seen = self.look(scene, store, owner, Survey::Ends)?;
-        let lock = LockId { db: scene.db, name: store.name().into() };
-        let (rank, binding) = self.choose(scene, &lock, owner.bytes(), &seen, which);
-        let after = core::release(&seen.lock, which, rank)?;
-        self.commit(scene, store, &seen, owner, &after)?;
+        let is_tracked = self.tracked.has(store.lock());
+        let survey = if is_tracked { Survey::Ends } else { Survey::Release };
+        let seen = self.look(store, owner, survey)?;
+        let returned = match is_tracked {
+            true => self.choose(scene, store, owner.bytes(), &seen, which),
+            false => Returned::Nothing,
+        };
+        let rank = match returned {
+            Returned::Read(rank) => Some(rank),
+            _ => None,
+        };
+        let after = core::release(&seen.lock, which, rank);
+        let after = self.settled(store, &seen, owner, after)?;
+        self.commit_return(store, &seen, owner, &after, returned)?;
         self.figures.count_released(seen.lock.own.count() - after.own.count());
-        if let Some(id) = binding {
-            self.unbind(id);
-        }
-        match rank.and_then(|rank| seen.number_of(rank)) {
-            Some(gone) => self.bindings_close_gap(&lock, owner.bytes(), gone),
-            None if which == Which::All => self.unbind_owner(&lock, owner.bytes()),
-            None => {}
-        }
         Ok(after)
     }
 
@@ -75,29 +76,36 @@ impl Engine {
         lease: Millis,
     ) -> Result<(), Error> {
         let owner = Owner::new(owner)?;
-        self.on_lock(ctx, key, |engine, scene, store| {
+        self.on_lock(ctx, key, |engine, _, store| {
             let lease = end_of(store, lease)?;
-            let seen = engine.look(scene, store, &owner, Survey::Mode)?;
+            let seen = engine.look(store, &owner, Survey::Mode)?;
             let after = core::renew(&seen.lock, lease);
-            let after = engine.settled(scene, store, &seen, &owner, after)?;
-            engine.commit(scene, store, &seen, &owner, &after)
+            let after = engine.settled(store, &seen, &owner, after)?;
+            engine.commit(store, &seen, &owner, &after)
         })
     }
 
     /// FORCEUNLOCK. False when there was nothing to remove.
     pub fn force(&mut self, ctx: Ctx<'_>, key: &Str, only: Option<Mode>) -> Result<bool, Error> {
         self.on_lock(ctx, key, |engine, scene, store| {
-            let last = engine.last_owner(scene, store);
+            let last = engine.last_owner(store);
             let forced = store.force(only, last.as_deref())?;
             if let Forced::Lock(holds) = forced {
                 engine.figures.count_released(holds);
-                engine.notice(scene, store, What::Released);
+                store.notice(What::Released);
             }
             if forced != Forced::Nothing {
-                engine.remember(scene, store, &Lock::free(), |_| 0, End::Never, Due::Exactly);
+                engine.remember(store, &Lock::free(), |_| 0, End::Never, Due::Exactly);
                 engine.serve(scene, store);
             }
             Ok(forced != Forced::Nothing)
         })
     }
+}
+
+/// Whether a reservation of the owner stands. A key that holds none keeps nobody
+/// from giving back.
+fn is_reserved_by(store: &Store<'_>, owner: &Owner<'_>) -> bool {
+    let reserved = store.reservation().unwrap_or_default();
+    reserved.is_some_and(|reserved| reserved.owner == owner.bytes())
 }

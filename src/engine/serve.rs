@@ -46,8 +46,8 @@ impl Engine {
         if self.waiters.is_empty() {
             return;
         }
-        let name = store.name();
-        let Some(known) = self.memory.get_mut(scene.db, name) else {
+        let lock = store.lock();
+        let Some(known) = self.memory.get_mut(lock) else {
             return;
         };
         if known.queue.is_none() {
@@ -60,7 +60,7 @@ impl Engine {
             false => !scene.ctx.situation().out_of_memory,
         };
         if !allowed {
-            self.try_again(scene, store);
+            self.try_again(store);
             return;
         }
         let Some(mut queue) = known.queue.take() else {
@@ -69,13 +69,12 @@ impl Engine {
         let granted = serve(&mut Turns { engine: self, scene, store }, &mut queue);
         if queue.is_empty() {
             self.queues -= 1;
-            self.forget_if_idle(scene.db, name);
+            self.forget_if_idle(lock);
         } else {
-            let (_, known) = self.memory.entry(scene.db, name);
+            let (_, known) = self.memory.entry(lock);
             known.queue = Some(queue);
             let mode = known.mode;
-            let again = store.now() + look_again(self.queues, store, mode);
-            self.look_by(scene, store, core::End::At(again));
+            self.look_within(store, look_again(self.queues, store, mode));
         }
         for owner in granted {
             self.break_circles(scene, store, &owner);
@@ -86,15 +85,14 @@ impl Engine {
     }
 
     /// Whether anybody waits for the lock.
-    pub(super) fn has_queue(&self, scene: Scene<'_>, store: &Store<'_>) -> bool {
-        let known = || self.memory.get(scene.db, store.name());
+    pub(super) fn has_queue(&self, store: &Store<'_>) -> bool {
+        let known = || self.memory.get(store.lock());
         !self.waiters.is_empty() && known().is_some_and(|known| known.queue.is_some())
     }
 
     /// Whether those who wait hold a new request up.
     pub(super) fn queue_holds_up(
         &self,
-        scene: Scene<'_>,
         store: &Store<'_>,
         owner: &Owner<'_>,
         want: Want,
@@ -104,7 +102,7 @@ impl Engine {
         if self.waiters.is_empty() {
             return false;
         }
-        let known = self.memory.get(scene.db, store.name());
+        let known = self.memory.get(store.lock());
         known.and_then(|known| known.queue.as_ref()).is_some_and(|queue| {
             let policy = self.settings.policy;
             queue.holds_up(owner.bytes(), want, lock.mode(), policy, reservation)
@@ -112,18 +110,18 @@ impl Engine {
     }
 
     /// Answers all who wait for the lock with an error.
-    pub(super) fn fail_queue(&mut self, scene: Scene<'_>, store: &Store<'_>, error: &Error) {
-        let name = store.name();
-        let known = self.memory.get_mut(scene.db, name);
+    pub(super) fn fail_queue(&mut self, store: &Store<'_>, error: &Error) {
+        let lock = store.lock();
+        let known = self.memory.get_mut(lock);
         if let Some(mut queue) = known.and_then(|known| known.queue.take()) {
             self.fail_all(&mut queue, error);
             self.queues -= 1;
-            self.forget_if_idle(scene.db, name);
+            self.forget_if_idle(lock);
         }
     }
 
     fn fail_all(&mut self, queue: &mut Queue, error: &Error) {
-        for (id, want, _) in queue.in_order(self.settings.policy) {
+        for (id, want, _) in queue.in_order(self.settings.policy, None) {
             queue.remove(id, want);
             self.answer(id, Answer::Failed(error.clone()));
         }
@@ -143,9 +141,9 @@ impl Ledger for Turns<'_, '_, '_> {
     fn standing(&mut self) -> Result<(Option<Mode>, Option<OwnerId>), Error> {
         let reserved = self.store.reservation()?;
         if let Some(reserved) = &reserved {
-            self.engine.look_by(self.scene, self.store, reserved.end);
+            self.engine.look_by(self.store, reserved.end);
         }
-        let known = self.engine.memory.get(self.scene.db, self.store.name());
+        let known = self.engine.memory.get(self.store.lock());
         Ok((known.and_then(|known| known.mode), reserved.map(|by| by.owner.into())))
     }
 

@@ -1,156 +1,159 @@
-//! Session holds: which holds are bound to which connection.
-//!
-//! A binding names one hold: the read hold with a number, or one of an owner's
-//! write holds, which have no numbers. It ends with that hold.
+//! Session holds while their connections are open, and when they close; and grants
+//! that are taken back.
 
-use super::memory::LockId;
-use crate::core::{Kind, Millis, OwnerId, Token};
-use hashbrown::HashMap;
-use std::collections::BTreeSet;
+use super::bindings::{renewal, Returned};
+use super::clock::Moment;
+use super::tracked::{Answer, Hold, Session, TrackedId};
+use super::{Engine, Error, Scene};
+use crate::core::{self, Kind, Which};
+use crate::ffi::{Access, Ctx, Db, Text};
+use crate::store::{self, Owner, Store, Survey, What};
 
-/// Names a binding.
-pub type BindingId = u64;
-
-/// A hold, by its name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bound {
-    /// Its kind.
-    pub kind: Kind,
-    /// Its number; 0 for a write hold.
-    pub number: u64,
-}
-
-impl Bound {
-    /// The read hold of this number is gone: those above it move down.
-    pub fn close_gap(&mut self, gone: u64) {
-        if self.kind == Kind::Read && self.number > gone {
-            self.number -= 1;
+impl Engine {
+    /// Renews a session hold while its connection is open.
+    pub(super) fn renew_session(&mut self, scene: Scene<'_>, id: TrackedId) -> Result<(), Error> {
+        let Some(tracked) = self.tracked.get(id) else {
+            return Ok(());
+        };
+        let Some(session) = tracked.session else {
+            return Ok(());
+        };
+        let (key, name) = (Text::new(&tracked.lock.name), Text::new(&tracked.owner));
+        let db = scene.ctx.in_db(tracked.lock.db);
+        let owner = Owner::new(&name)?;
+        // Whatever comes of it now, it will be tried again.
+        let now = self.within(scene.ctx, 0);
+        let again = |wait| Session { due: now.after(wait), ..session };
+        self.bind(id, Some(again(renewal(session.lease))));
+        let mut store = match Store::open(db, &key, Access::Write) {
+            Err(store::Error::TryAgain) => return self.renew_on_its_way(db, &key, &owner, id),
+            opened => opened?,
+        };
+        if !store.may_write() {
+            // A server that is cut off would refuse RENEW as well: somebody else may
+            // hold the lock elsewhere. If that lasts, the hold ends with its lease.
+            self.bind(id, Some(again(renewal(session.lease).min(REFUSED_AGAIN))));
+            return Ok(());
         }
-    }
-}
-
-/// What a request was granted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Grant {
-    /// The hold.
-    pub hold: Bound,
-    /// Whether the owner had it not before, and nobody relies on it since; with
-    /// ONCE either may be.
-    pub is_new: bool,
-    /// The fencing token that came with it.
-    pub token: Option<Token>,
-    /// What binds it to its connection.
-    pub binding: Option<BindingId>,
-}
-
-/// A hold that is bound to a connection.
-#[derive(Clone, Debug)]
-pub struct Binding {
-    pub client: u64,
-    pub lock: LockId,
-    pub owner: OwnerId,
-    pub hold: Bound,
-    pub lease: Millis,
-    /// When it is to be renewed.
-    pub due: Millis,
-    /// Whether the client has been told of it.
-    pub told: bool,
-}
-
-/// All bindings.
-#[derive(Default)]
-pub struct Sessions {
-    last: BindingId,
-    bindings: HashMap<BindingId, Binding>,
-    of_client: HashMap<u64, BTreeSet<BindingId>>,
-    of_lock: HashMap<LockId, HashMap<OwnerId, Vec<BindingId>>>,
-}
-
-impl Sessions {
-    /// Whether there are none, so that nobody need look.
-    pub fn is_empty(&self) -> bool {
-        self.bindings.is_empty()
-    }
-
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.bindings.len()
-    }
-
-    /// Adds one.
-    pub fn add(&mut self, binding: Binding) -> BindingId {
-        self.last += 1;
-        let id = self.last;
-        self.of_client.entry(binding.client).or_default().insert(id);
-        let owners = self.of_lock.entry(binding.lock.clone()).or_default();
-        owners.entry(binding.owner.clone()).or_default().push(id);
-        self.bindings.insert(id, binding);
-        id
-    }
-
-    /// One of them.
-    pub fn get(&self, id: BindingId) -> Option<&Binding> {
-        self.bindings.get(&id)
-    }
-
-    /// The same, to be changed.
-    pub fn get_mut(&mut self, id: BindingId) -> Option<&mut Binding> {
-        self.bindings.get_mut(&id)
-    }
-
-    /// The client does not know of a hold yet.
-    pub fn keep_from(&mut self, grant: &Grant) {
-        if let Some(binding) = grant.binding.and_then(|id| self.bindings.get_mut(&id)) {
-            binding.told = false;
-        }
-    }
-
-    /// Now it does.
-    pub fn tell(&mut self, grant: Option<Grant>) {
-        let id = grant.and_then(|grant| grant.binding);
-        if let Some(binding) = id.and_then(|id| self.bindings.get_mut(&id)) {
-            binding.told = true;
-        }
-    }
-
-    /// Ends one.
-    pub fn remove(&mut self, id: BindingId) -> Option<Binding> {
-        let binding = self.bindings.remove(&id)?;
-        if let Some(ids) = self.of_client.get_mut(&binding.client) {
-            ids.remove(&id);
-            if ids.is_empty() {
-                self.of_client.remove(&binding.client);
-            }
-        }
-        if let Some(owners) = self.of_lock.get_mut(&binding.lock) {
-            if let Some(ids) = owners.get_mut(&binding.owner) {
-                ids.retain(|other| *other != id);
-                if ids.is_empty() {
-                    owners.remove(&binding.owner);
+        let lease = super::end_of(&store, session.lease)?;
+        self.catch_up(scene, &mut store);
+        let seen = self.look(&store, &owner, Survey::Mode)?;
+        let mut after = seen.lock.clone();
+        match self.tracked.get(id).map(|tracked| tracked.hold) {
+            Some(Hold::Read(number)) => {
+                if let Some(rank) = seen.rank_of(number) {
+                    after.own.reads[rank] = after.own.reads[rank].max(lease);
+                    after.lengthen(lease);
                 }
             }
-            if owners.is_empty() {
-                self.of_lock.remove(&binding.lock);
+            Some(Hold::Write) if after.own.writes > 0 => after.lengthen(lease),
+            Some(Hold::Write) | None => {}
+        }
+        // If it has lapsed it is no longer tracked after this.
+        self.commit(&mut store, &seen, &owner, &after)
+    }
+
+    /// Renews a session hold of a lock whose slot is on its way to another node. Where
+    /// the hold's keys have gone already, nobody can: it ends with its lease.
+    fn renew_on_its_way(
+        &self,
+        db: Db<'_>,
+        key: &Text,
+        owner: &Owner<'_>,
+        id: TrackedId,
+    ) -> Result<(), Error> {
+        let tracked = self.tracked.get(id);
+        let renewed = tracked.and_then(|tracked| Some((tracked.hold, tracked.session?.lease)));
+        if let (Some((hold, lease)), Some(store)) = (renewed, Store::on_its_way(db, key)?) {
+            let number = match hold {
+                Hold::Read(number) => Some(number),
+                Hold::Write => None,
+            };
+            store.lengthen(owner, number, super::end_of(&store, lease)?)?;
+        }
+        Ok(())
+    }
+
+    /// Gives back what was held by connections that are gone, and what was
+    /// granted to those that never learnt of it.
+    pub(super) fn clear_up(&mut self, ctx: Ctx<'_>) {
+        let scene = Scene { ctx, by_alarm: true };
+        for id in std::mem::take(&mut self.gone) {
+            match self.give_back_tracked(scene, id) {
+                Err(Error::Store(error)) if error.is_unserved() => self.give_back_later(scene, id),
+                _ => self.untrack(id),
             }
         }
-        Some(binding)
     }
 
-    /// The bindings of a connection.
-    pub fn of_client(&self, client: u64) -> Vec<BindingId> {
-        self.of_client.get(&client).into_iter().flatten().copied().collect()
+    pub(super) fn has_to_clear_up(&self) -> bool {
+        !self.gone.is_empty()
     }
 
-    /// The bindings of an owner's holds on a lock.
-    pub fn of_owner(&self, lock: &LockId, owner: &[u8]) -> &[BindingId] {
-        self.of_lock.get(lock).and_then(|owners| owners.get(owner)).map_or(&[], Vec::as_slice)
+    /// The slot is on its way, or the cluster is down: the hold is given back when
+    /// that is over. Unless its keys have left.
+    fn give_back_later(&mut self, scene: Scene<'_>, id: TrackedId) {
+        let Some(tracked) = self.tracked.get(id) else {
+            return;
+        };
+        let key = Text::new(&tracked.lock.name);
+        if !store::is_here(scene.ctx.in_db(tracked.lock.db), &key) {
+            self.untrack(id);
+            return;
+        }
+        if self.not_yet.is_empty() {
+            self.not_yet_due = self.within(scene.ctx, GIVE_BACK_AGAIN);
+        }
+        self.not_yet.push(id);
     }
 
-    /// Ends all bindings of a lock; gives them back.
-    pub fn drop_lock(&mut self, lock: &LockId) -> Vec<(BindingId, Binding)> {
-        let owners = self.of_lock.get(lock);
-        let ids: Vec<BindingId> =
-            owners.into_iter().flat_map(HashMap::values).flatten().copied().collect();
-        ids.into_iter().filter_map(|id| Some((id, self.remove(id)?))).collect()
+    /// Has what could not be given back be tried again, when it is time.
+    pub(super) fn try_to_give_back(&mut self, now: Moment) {
+        if now > self.not_yet_due {
+            self.gone.append(&mut self.not_yet);
+        }
+    }
+
+    /// Gives back a tracked hold, if it lives.
+    fn give_back_tracked(&mut self, scene: Scene<'_>, id: TrackedId) -> Result<(), Error> {
+        let Some(tracked) = self.tracked.get(id) else {
+            return Ok(());
+        };
+        let (key, name) = (Text::new(&tracked.lock.name), Text::new(&tracked.owner));
+        let mut store = Store::open(scene.ctx.in_db(tracked.lock.db), &key, Access::Write)?;
+        self.catch_up(scene, &mut store);
+        let owner = Owner::new(&name)?;
+        let seen = self.look(&store, &owner, Survey::Ends)?;
+        let Some(tracked) = self.tracked.get(id) else {
+            return Ok(());
+        };
+        let told = tracked.answer == Answer::Told;
+        let (kind, rank, returned) = match tracked.hold {
+            Hold::Read(number) => match seen.rank_of(number) {
+                Some(rank) => (Kind::Read, Some(rank), Returned::Read(rank)),
+                None => (Kind::Read, None, Returned::Nothing),
+            },
+            Hold::Write if seen.lock.own.writes == 0 => (Kind::Write, None, Returned::Nothing),
+            Hold::Write => (Kind::Write, None, Returned::Write(Some(id))),
+        };
+        if returned == Returned::Nothing {
+            // It has lapsed.
+            return self.commit(&mut store, &seen, &owner, &seen.lock);
+        }
+        let after = core::release(&seen.lock, Which::One(kind), rank)?;
+        self.commit_return(&mut store, &seen, &owner, &after, returned)?;
+        store.notice(What::Released);
+        if told {
+            self.figures.disconnect_releases += 1;
+        }
+        self.serve(scene, &mut store);
+        Ok(())
     }
 }
+
+/// How soon a renewal is tried again that the server would refuse now, at the
+/// latest, in ms.
+const REFUSED_AGAIN: core::Millis = 100;
+
+/// How soon what could not be given back is tried again, in ms.
+const GIVE_BACK_AGAIN: core::Millis = 100;

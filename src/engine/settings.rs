@@ -18,8 +18,8 @@ impl Engine {
         if policy {
             let waited_for: HashSet<LockId> =
                 self.waiters.values().map(|waiter| waiter.lock.clone()).collect();
-            for LockId { db, name } in waited_for {
-                self.serve_now(db, &name);
+            for lock in waited_for {
+                self.serve_now(lock.get());
             }
         }
         let detection = settings.deadlock_detection && !before.deadlock_detection;

@@ -1,40 +1,72 @@
-//! A lock whose slot this node does not serve (any more, or fully).
+//! A lock that this node does not serve: its slot is another node's, or on its way, or the
+//! cluster is down.
 
 use super::wait::Answer;
 use super::{Engine, Error, Scene};
-use crate::core::End;
-use crate::store::{self, SlotOwner};
+use crate::core::Millis;
+use crate::ffi::{Db, Str};
+use crate::store::{self, LockRef, SlotOwner};
+
+/// How soon a lock that is not served is looked at again, in ms.
+const AGAIN: Millis = 500;
 
 impl Engine {
-    /// The lock's alarm rang, and its keys cannot be looked at. Those who wait
-    /// are told where to go, or to come again.
-    pub(super) fn slot_is_elsewhere(&mut self, scene: Scene<'_>, name: &[u8], error: store::Error) {
-        let owner = store::slot_owner(scene.ctx, name);
-        let answer = match &owner {
-            SlotOwner::Myself => Error::Store(error),
-            SlotOwner::Other(moved) => Error::Elsewhere(moved.clone()),
-            SlotOwner::Nobody => Error::Elsewhere("CLUSTERDOWN Hash slot not served".into()),
-        };
-        let Some(known) = self.memory.get_mut(scene.db, name) else {
+    /// The lock's alarm rang, and its keys cannot be looked at for this reason. Those who
+    /// wait are told where to go, or to come again. The lock is remembered while it may come
+    /// back: while the cluster is down, its slot is this node's or its hash is here.
+    pub(super) fn not_served(
+        &mut self,
+        scene: Scene<'_>,
+        db: Db<'_>,
+        key: &Str,
+        error: store::Error,
+    ) {
+        let lock = LockRef { db: db.number(), name: key.bytes() };
+        let Some(known) = self.memory.get_mut(lock) else {
             return;
         };
-        if let Some(queue) = known.queue.take() {
+        let queue = known.queue.take();
+        let is_here = store::is_here(db, key);
+        let owner = match &error {
+            store::Error::ClusterDown(_) => SlotOwner::Myself,
+            // Nobody asks whose it is.
+            _ if queue.is_none() && is_here => SlotOwner::Unknown,
+            _ => store::slot_owner(scene.ctx, lock.name),
+        };
+        if let Some(queue) = queue {
             self.queues -= 1;
-            for (id, ..) in queue.in_order(self.settings.policy) {
-                self.answer(id, Answer::Failed(answer.clone()));
+            for (id, ..) in queue.in_order(self.settings.policy, None) {
+                let client = self.waiters.get(&id).map_or(0, |waiter| waiter.client);
+                let error = match &owner {
+                    SlotOwner::Other(redirect) => {
+                        Error::Elsewhere(redirect.error(scene.ctx.is_tls(client)))
+                    }
+                    SlotOwner::Nobody => Error::Elsewhere(UNSERVED.into()),
+                    // Who comes again is told by the server itself.
+                    SlotOwner::Myself | SlotOwner::Unknown => Error::Store(error.clone()),
+                };
+                self.answer(id, Answer::Failed(error));
             }
         }
-        if owner == SlotOwner::Myself {
-            // It may stay after all.
-            let soon = End::At(scene.ctx.now() + AGAIN);
-            self.look_at(scene.db, name, soon);
-        } else if let Some(known) = self.memory.get_mut(scene.db, name) {
-            known.mode = None;
-            self.unbind_lock(scene.db, name);
-            self.forget_if_idle(scene.db, name);
+        let soon = self.within(scene.ctx, AGAIN);
+        match owner {
+            SlotOwner::Myself => self.look_at(lock, soon),
+            SlotOwner::Unknown if is_here => self.look_at(lock, soon),
+            _ => {
+                if let Some(known) = self.memory.get_mut(lock) {
+                    known.mode = None;
+                }
+                if !is_here || matches!(owner, SlotOwner::Other(_)) {
+                    self.untrack_lock(lock);
+                }
+                self.forget_if_idle(lock);
+                if is_here {
+                    self.unserved.add(lock.into());
+                }
+            }
         }
     }
 }
 
-/// How soon a lock of a slot that is on its way is looked at again, in ms.
-const AGAIN: i64 = 500;
+/// What a server says of a slot that no node serves.
+const UNSERVED: &str = "CLUSTERDOWN Hash slot not served";

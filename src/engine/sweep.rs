@@ -1,10 +1,12 @@
 //! Finding the locks that nobody has touched since this server became their
 //! primary: after a restart or a promotion their leases are to end on time too.
 
+use super::clock::Moment;
+use super::pass::Pass;
 use super::{Engine, Progress, Scene};
 use crate::core::Millis;
-use crate::ffi::{Access, Ctx, Sweep};
-use crate::store::{Owner, Store, Survey};
+use crate::ffi::{Ctx, Db, Sweep, Text};
+use crate::store::{self, LockRef};
 
 /// How far the background sweep has come.
 pub(super) struct Sweeping {
@@ -14,8 +16,12 @@ pub(super) struct Sweeping {
     met: u64,
     /// How many there were in all when it began, once that is known.
     keys: Option<u64>,
+    /// The hashes that were met and are yet to be looked at.
+    found: Vec<Vec<u8>>,
+    /// Whether there may be more in this database.
+    more: bool,
     /// When to go on.
-    pub due: Millis,
+    pub due: Moment,
 }
 
 /// How often the sweep goes on, in ms, and how far: well below a tenth of the
@@ -23,11 +29,22 @@ pub(super) struct Sweeping {
 const PAUSE: Millis = 10;
 const STEPS: usize = 500;
 
+/// How soon it goes on while the cluster is down, in ms.
+const PAUSE_DOWN: Millis = 100;
+
 impl Engine {
     /// Starts the sweep, from the beginning.
     pub fn start_sweep(&mut self) {
         self.swept = false;
-        let new = |walk| Sweeping { db: 0, walk, met: 0, keys: None, due: 0 };
+        let new = |walk| Sweeping {
+            db: 0,
+            walk,
+            met: 0,
+            keys: None,
+            found: Vec::new(),
+            more: true,
+            due: Moment::PAST,
+        };
         self.sweeping = Sweep::new().map(new);
     }
 
@@ -45,64 +62,84 @@ impl Engine {
     }
 
     /// Goes on with the sweep, if it is time.
-    pub(super) fn sweep(&mut self, ctx: Ctx<'_>) {
+    pub(super) fn sweep(&mut self, ctx: Ctx<'_>, pass: &Pass) {
         let Some(mut sweeping) = self.sweeping.take() else {
             return;
         };
-        if ctx.now() <= sweeping.due {
+        if self.clock.when(ctx.now()) <= sweeping.due {
             self.sweeping = Some(sweeping);
             return;
         }
-        let db = sweeping.db;
         if sweeping.keys.is_none() {
             sweeping.keys = Some(all_keys(ctx));
         }
-        if !ctx.select(db) {
+        let Some(db) = ctx.find_db(sweeping.db) else {
             // There are no more databases.
             self.swept = true;
             return;
+        };
+        if sweeping.found.is_empty() {
+            sweeping.more = self.walk(db, &mut sweeping, pass);
         }
-        let mut found = Vec::new();
-        let mut more = true;
-        for _ in 0..STEPS {
-            more = sweeping.walk.step(ctx, &mut |key| {
-                if self.memory.get(db, key.bytes()).is_none() {
-                    found.push(key.bytes().to_vec());
+        let scene = Scene { ctx, by_alarm: true };
+        while let Some(name) = sweeping.found.pop() {
+            let key = Text::new(&name);
+            match self.adopt(scene, db, &key) {
+                Ok(()) => {}
+                // A node that has just started serves nothing for a while.
+                Err(store::Error::ClusterDown(_)) => {
+                    sweeping.found.push(name);
+                    sweeping.due = self.within(ctx, PAUSE_DOWN);
+                    self.sweeping = Some(sweeping);
+                    return;
                 }
-            });
-            if !more {
-                break;
+                Err(_) if store::is_here(db, &key) => {
+                    self.unserved.add(LockRef { db: db.number(), name: &name }.into());
+                }
+                Err(_) => {}
+            }
+            if pass.is_over() && !sweeping.found.is_empty() {
+                sweeping.due = self.within(ctx, PAUSE);
+                self.sweeping = Some(sweeping);
+                return;
             }
         }
-        for name in found {
-            let key = crate::ffi::Text::new(&name);
-            let scene = Scene { ctx, db, by_alarm: true };
-            let opened = Store::open(ctx, &key, Access::Write);
-            if let Ok(mut store) = opened {
-                if is_a_lock(&store) {
-                    let _ = self.look_over(scene, &mut store);
-                }
-            }
-        }
-        sweeping.due = ctx.now() + PAUSE;
-        if more {
+        sweeping.due = self.within(ctx, PAUSE);
+        if sweeping.more {
             self.sweeping = Some(sweeping);
         } else if let Some(walk) = Sweep::new() {
             let met = sweeping.met + sweeping.walk.met();
-            self.sweeping = Some(Sweeping { db: db + 1, walk, met, ..sweeping });
+            self.sweeping = Some(Sweeping { db: db.number() + 1, walk, met, ..sweeping });
         }
+    }
+}
+
+impl Engine {
+    /// Walks on, and notes the hashes that it meets. False when all of the database were met.
+    fn walk(&self, db: Db<'_>, sweeping: &mut Sweeping, pass: &Pass) -> bool {
+        let Sweeping { walk, found, .. } = sweeping;
+        let mut step = || {
+            walk.step(db, &mut |key| {
+                let lock = LockRef { db: db.number(), name: key.bytes() };
+                if self.memory.get(lock).is_none() {
+                    found.push(key.bytes().to_vec());
+                }
+            })
+        };
+        for _ in 0..STEPS {
+            if !step() {
+                return false;
+            }
+            if pass.is_over() {
+                break;
+            }
+        }
+        true
     }
 }
 
 /// How many keys all databases have.
 fn all_keys(ctx: Ctx<'_>) -> u64 {
-    let dbs = (0..).take_while(|db| ctx.select(*db));
-    dbs.map(|_| ctx.key_count()).fold(0, u64::saturating_add)
-}
-
-/// Nobody has named this hash in a command, and it may be anything that has a
-/// field `mode`. One that somebody holds is a lock; one that nobody holds ends
-/// by its own expiry.
-fn is_a_lock(store: &Store<'_>) -> bool {
-    store.look(&Owner::nobody(), Survey::Presence).is_ok_and(|seen| !seen.lock.is_free())
+    let dbs = (0..).map_while(|number| ctx.find_db(number));
+    dbs.map(Db::key_count).fold(0, u64::saturating_add)
 }

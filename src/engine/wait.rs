@@ -2,13 +2,15 @@
 
 use super::acquire::{left, Acquired, Terms};
 use super::alarms::Alarm;
+use super::clock::{Moment, Steady};
 use super::figures::Told;
+use super::lapse::LOOK_AGAIN_RESERVED;
 use super::memory::LockId;
-use super::sessions::Grant;
+use super::tracked::Grant;
 use super::{Engine, Error, Scene};
-use crate::core::{Arrivals, End, Lock, Millis, Mode, Others, OwnerId, Refusal, WaiterId, Want};
+use crate::core::{Arrivals, Lock, Millis, Mode, Others, OwnerId, Refusal, WaiterId, Want};
 use crate::ffi::{Access, Ctx, Text};
-use crate::store::{Owner, Reserved, Store, Survey};
+use crate::store::{LockRef, Owner, Reserved, Store, Survey};
 use hashbrown::hash_map::Entry;
 
 /// A client that waits for a lock.
@@ -19,8 +21,9 @@ pub(super) struct Waiter {
     /// The owner's name, as the server keeps it.
     pub name: Text,
     pub terms: Terms,
-    pub since: Millis,
-    pub until: Option<End>,
+    pub since: Steady,
+    /// When its time is up, and when the alarm for that rings.
+    pub until: Option<(Steady, Moment)>,
     /// The client, once it is blocked.
     pub client: u64,
     /// What it was granted, while the answer is on its way.
@@ -32,8 +35,8 @@ pub(super) struct Waiter {
 /// How a request is going to wait.
 pub(super) struct Waiting {
     pub terms: Terms,
-    pub since: Millis,
-    pub until: Option<End>,
+    /// For how many ms at most; None: without end.
+    pub timeout: Option<Millis>,
     /// Why it has to.
     pub refusal: Refusal,
     /// The reservation that stands.
@@ -80,7 +83,7 @@ impl Engine {
         if max > 0 && self.waiters.len() >= max {
             return Err(Error::TooManyWaiters);
         }
-        let (_, known) = self.memory.entry(scene.db, store.name());
+        let (_, known) = self.memory.entry(store.lock());
         self.queues += usize::from(known.queue.is_none());
         let queue = known.queue.get_or_insert_default();
         if want == Want::Upgrade {
@@ -95,16 +98,18 @@ impl Engine {
             // All who come after this one will look for him.
             queue.writer = store.writer().ok().flatten().map(OwnerId::from);
         }
-        if let Some(End::At(at)) = waiting.until {
+        let since = Steady::now(scene.ctx);
+        let until = waiting.timeout.map(|ms| (since.after(ms), self.within(scene.ctx, ms)));
+        if let Some((_, at)) = until {
             self.alarms.add(at, Alarm::Waiter(id));
         }
         let waiter = Waiter {
-            lock: known.id(),
+            lock: store.lock().into(),
             owner: owner.clone(),
             name,
             terms: waiting.terms,
-            since: waiting.since,
-            until: waiting.until,
+            since,
+            until,
             client: scene.ctx.client_id().unwrap_or(0),
             grant: None,
             told: Told::Other,
@@ -130,20 +135,22 @@ impl Engine {
             }
         }
         // Its turn may have come all the same: it may have a reservation.
-        if waiting.refusal != Refusal::Held && self.is_next(scene, store, id, lock, &waiting) {
+        if waiting.refusal != Refusal::Held && self.is_next(store, id, lock, &waiting) {
             self.serve(scene, store);
         }
+        let mut soon = SOON;
         if let Some(reserved) = waiting.reserved {
-            self.look_by(scene, store, reserved.end);
+            self.look_by(store, reserved.end);
+            soon = LOOK_AGAIN_RESERVED;
         }
         match self.answers.iter().position(|(answered, _)| *answered == id) {
             None => {
-                self.look_by(scene, store, End::At(store.now() + 50));
+                self.look_within(store, soon);
                 Ok(Acquired::Waiting(id))
             }
             Some(at) => {
                 if let Some(waiter) = self.underway.remove(&id) {
-                    self.sessions.tell(waiter.grant);
+                    self.told(waiter.grant);
                 }
                 match self.answers.swap_remove(at).1 {
                     Answer::Failed(error) => Err(error),
@@ -155,15 +162,8 @@ impl Engine {
     }
 
     /// Whether a new waiter is the next in its queue.
-    fn is_next(
-        &self,
-        scene: Scene<'_>,
-        store: &Store<'_>,
-        id: WaiterId,
-        lock: &Lock,
-        waiting: &Waiting,
-    ) -> bool {
-        let known = self.memory.get(scene.db, store.name());
+    fn is_next(&self, store: &Store<'_>, id: WaiterId, lock: &Lock, waiting: &Waiting) -> bool {
+        let known = self.memory.get(store.lock());
         let reserved = waiting.reserved.as_ref().map(|reserved| reserved.owner.as_slice());
         known
             .and_then(|known| known.queue.as_ref())
@@ -172,12 +172,12 @@ impl Engine {
     }
 
     /// Tells a waiter how it ended, and takes it off all books but the queue.
-    pub(super) fn answer(&mut self, id: WaiterId, answer: Answer) {
+    pub(super) fn answer(&mut self, id: WaiterId, mut answer: Answer) {
         if let Some(mut waiter) = self.strike(id) {
             waiter.told = Told::of(&answer);
-            if let Answer::Held(grant) = &answer {
+            if let Answer::Held(grant) = &mut answer {
+                self.track_answer(grant, &waiter);
                 waiter.grant = Some(*grant);
-                self.sessions.keep_from(grant);
             }
             self.underway.insert(id, waiter);
             self.answers.push((id, answer));
@@ -186,7 +186,7 @@ impl Engine {
 
     fn strike(&mut self, id: WaiterId) -> Option<Waiter> {
         let waiter = self.waiters.remove(&id)?;
-        if let Some(End::At(at)) = waiter.until {
+        if let Some((_, at)) = waiter.until {
             self.alarms.remove(at, Alarm::Waiter(id));
         }
         if let Some(waits) = self.waits_of.get_mut(&waiter.owner) {
@@ -226,8 +226,8 @@ impl Engine {
     }
 
     pub(super) fn leave_queue(&mut self, id: WaiterId, waiter: &Waiter) {
-        let LockId { db, name } = &waiter.lock;
-        let Some(known) = self.memory.get_mut(*db, name) else {
+        let lock = waiter.lock.get();
+        let Some(known) = self.memory.get_mut(lock) else {
             return;
         };
         let Some(queue) = known.queue.as_mut() else {
@@ -237,15 +237,15 @@ impl Engine {
         if queue.is_empty() {
             known.queue = None;
             self.queues -= 1;
-            self.forget_if_idle(*db, name);
+            self.forget_if_idle(lock);
         } else {
-            self.serve_now(*db, name);
+            self.serve_now(lock);
         }
     }
 
     /// Forgets a lock that is neither held nor waited for.
-    pub(super) fn forget_if_idle(&mut self, db: i32, name: &[u8]) {
-        let Some(place) = self.memory.place(db, name) else {
+    pub(super) fn forget_if_idle(&mut self, lock: LockRef<'_>) {
+        let Some(place) = self.memory.place(lock) else {
             return;
         };
         let known = self.memory.at(place);
@@ -254,8 +254,21 @@ impl Engine {
         }
     }
 
-    /// A waiter's time is up.
+    /// A waiter's alarm rang. That may be before its time is up: the alarms go
+    /// forward with a wall clock that is set, and its time does not.
     pub(super) fn time_out(&mut self, ctx: Ctx<'_>, id: WaiterId) {
+        let Some(Waiter { until: Some((until, _)), .. }) = self.waiters.get(&id) else {
+            return;
+        };
+        let (until, now) = (*until, Steady::now(ctx));
+        if now <= until {
+            let at = self.within(ctx, until.since(now));
+            if let Some(waiter) = self.waiters.get_mut(&id) {
+                waiter.until = Some((until, at));
+            }
+            self.alarms.add(at, Alarm::Waiter(id));
+            return;
+        }
         if let Some(waiter) = self.waiters.get(&id).cloned() {
             let left = self.left_of(ctx, &waiter);
             self.answer(id, Answer::TimedOut(left));
@@ -279,15 +292,14 @@ impl Engine {
     }
 
     fn left_of(&mut self, ctx: Ctx<'_>, waiter: &Waiter) -> Option<Millis> {
-        let db = ctx.db();
-        ctx.select(waiter.lock.db);
         let key = Text::new(&waiter.lock.name);
-        let left = Store::open(ctx, &key, Access::Read).and_then(|store| {
+        let left = Store::open(ctx.in_db(waiter.lock.db), &key, Access::Read).and_then(|store| {
             let lock = store.look(&Owner::nobody(), Survey::Mode)?.lock;
             let reserved = store.reservation()?;
-            Ok(left(&store, &lock, Refusal::Queue, reserved))
+            let Waiter { owner, terms, .. } = waiter;
+            let reservation = self.reservation(reserved.as_ref(), terms.want, &lock, owner);
+            Ok(left(&store, &lock, Refusal::Queue, reserved, reservation))
         });
-        ctx.select(db);
         left.unwrap_or(Some(0))
     }
 
@@ -301,3 +313,6 @@ impl Engine {
         std::mem::take(&mut self.answers)
     }
 }
+
+/// How soon a lock is looked at for which somebody begins to wait, in ms.
+const SOON: Millis = 50;

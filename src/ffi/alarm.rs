@@ -1,44 +1,18 @@
 //! One alarm for all that the module does by the clock.
 //!
-//! On Linux it is a timer of the kernel's in the server's event loop, and only
-//! when it rings does a timer of the server's follow, at once, whose callback
-//! may write and propagate. A server does not unload a module that has a timer
-//! of its own, however far away; so there is none but in that moment.
+//! On Linux it is a timer of the kernel's in the server's event loop, which goes by
+//! the clock that nobody sets. The server's own timers go by the wall clock, and a
+//! server does not unload a module that has one.
 
 use super::{api, guard, Ctx};
 use redis_module::raw;
-use std::ffi::c_void;
-use std::ptr::null_mut;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What to do when the alarm rings.
 pub trait OnAlarm {
-    /// Runs where writing is allowed, outside of any command.
-    fn ring(ctx: Ctx<'_>);
+    /// Runs between commands. Keys must not be written here: nothing would be
+    /// propagated before the next command is.
+    fn wake(ctx: Ctx<'_>);
 }
-
-/// Whether the server's own timer is about to run.
-static RINGING: AtomicBool = AtomicBool::new(false);
-
-/// Has `H` called as soon as the server is done with what it does now.
-fn ring_now<H: OnAlarm>(ctx: *mut raw::RedisModuleCtx) {
-    if !RINGING.swap(true, Ordering::Relaxed) {
-        // SAFETY: a context of this module; no data.
-        unsafe { api!(RedisModule_CreateTimer)(ctx, 0, Some(rang::<H>), null_mut()) };
-    }
-}
-
-unsafe extern "C" fn rang<H: OnAlarm>(ctx: *mut raw::RedisModuleCtx, _data: *mut c_void) {
-    RINGING.store(false, Ordering::Relaxed);
-    // SAFETY: the server calls us on its main thread with a context.
-    if let Some(ctx) = unsafe { Ctx::new(ctx) } {
-        let _ = guard::guarded(|| H::ring(ctx));
-    }
-}
-
-/// Nobody is told when the clock of the server is set: so it is looked at as
-/// often as this, in ms.
-const MAX_MS: u64 = 1_000;
 
 /// The alarm: at most one time at which it rings.
 pub struct Alarm {
@@ -50,35 +24,45 @@ pub struct Alarm {
 impl Alarm {
     /// Sets it up, silent. What is wrong is said in the error.
     pub fn new<H: OnAlarm>(ctx: Ctx<'_>) -> Result<Alarm, String> {
-        // SAFETY: a valid context; the new one is freed with the alarm.
+        // SAFETY: a valid context; the new one is freed with the alarm, or here.
         let own = unsafe { api!(RedisModule_GetDetachedThreadSafeContext)(ctx.raw()) };
-        Ok(Alarm { ctx: own, clock: clock::Clock::new::<H>(own)? })
+        let clock = clock::Clock::new::<H>(own).inspect_err(|_| {
+            // SAFETY: made above, used by nobody.
+            unsafe { api!(RedisModule_FreeThreadSafeContext)(own) }
+        })?;
+        Ok(Alarm { ctx: own, clock })
     }
 
-    /// Rings in `ms` milliseconds, or after a second if that is earlier, and no
+    /// Rings in `ms` milliseconds, 0: as soon as the event loop goes on, and no
     /// more at what was set before.
-    pub fn set<H: OnAlarm>(&mut self, ms: u64) {
-        if ms == 0 {
-            ring_now::<H>(self.ctx);
-        } else {
-            self.clock.set::<H>(self.ctx, ms.min(MAX_MS));
-        }
+    pub fn set(&mut self, ms: u64) {
+        self.clock.set(self.ctx, ms);
     }
 }
 
 impl Drop for Alarm {
     fn drop(&mut self) {
+        self.clock.stop(self.ctx);
         // SAFETY: made once, freed once; the clock no longer uses it.
-        unsafe {
-            self.clock.stop(self.ctx);
-            api!(RedisModule_FreeThreadSafeContext)(self.ctx);
-        }
+        unsafe { api!(RedisModule_FreeThreadSafeContext)(self.ctx) };
+    }
+}
+
+/// Calls `H` with the context that belongs to no command.
+///
+/// # Safety
+/// The main thread, and a valid context of this module.
+unsafe fn wake<H: OnAlarm>(ctx: *mut raw::RedisModuleCtx) {
+    // SAFETY: the caller's promise.
+    if let Some(ctx) = unsafe { Ctx::new(ctx) } {
+        // A panic is in the log already.
+        let _ = guard::guarded(|| H::wake(ctx));
     }
 }
 
 #[cfg(target_os = "linux")]
 mod clock {
-    use super::{ring_now, OnAlarm};
+    use super::{wake, OnAlarm};
     use crate::ffi::api;
     use redis_module::raw;
     use std::ffi::{c_int, c_void};
@@ -113,10 +97,11 @@ mod clock {
             Ok(Clock(fd))
         }
 
-        pub fn set<H: OnAlarm>(&mut self, _ctx: *mut raw::RedisModuleCtx, ms: u64) {
+        pub fn set(&mut self, _ctx: *mut raw::RedisModuleCtx, ms: u64) {
             let value = libc::timespec {
                 tv_sec: (ms / 1000) as libc::time_t,
-                tv_nsec: (ms % 1000 * 1_000_000) as libc::c_long,
+                // Of 0 the kernel makes never.
+                tv_nsec: (ms % 1000 * 1_000_000).max(1) as libc::c_long,
             };
             let interval = libc::timespec { tv_sec: 0, tv_nsec: 0 };
             let time = libc::itimerspec { it_interval: interval, it_value: value };
@@ -140,40 +125,51 @@ mod clock {
         // SAFETY: an open descriptor that does not block, and room for its
         // eight bytes.
         unsafe { libc::read(fd, rings.as_mut_ptr().cast(), rings.len()) };
-        let _ = crate::ffi::guard::guarded(|| ring_now::<H>(ctx.cast()));
+        // SAFETY: the server calls us on its main thread, with the context that it
+        // was given for this.
+        unsafe { wake::<H>(ctx.cast()) };
     }
 }
 
 #[cfg(not(target_os = "linux"))]
 mod clock {
-    use super::{rang, OnAlarm};
+    use super::{wake, OnAlarm};
     use crate::ffi::api;
     use redis_module::raw;
+    use std::ffi::c_void;
     use std::ptr::null_mut;
 
-    /// The server's own timer. While one is set the module cannot be unloaded.
-    pub(super) struct Clock(Option<raw::RedisModuleTimerID>);
+    /// The server's own timer, which goes by the wall clock. While one is set the
+    /// module cannot be unloaded.
+    pub(super) struct Clock {
+        rang: raw::RedisModuleTimerProc,
+        timer: Option<raw::RedisModuleTimerID>,
+    }
 
     impl Clock {
         pub fn new<H: OnAlarm>(_ctx: *mut raw::RedisModuleCtx) -> Result<Clock, String> {
-            Ok(Clock(None))
+            Ok(Clock { rang: Some(rang::<H>), timer: None })
         }
 
-        pub fn set<H: OnAlarm>(&mut self, ctx: *mut raw::RedisModuleCtx, ms: u64) {
+        pub fn set(&mut self, ctx: *mut raw::RedisModuleCtx, ms: u64) {
             self.stop(ctx);
             // SAFETY: a context of this module; no data.
-            let timer = unsafe {
-                api!(RedisModule_CreateTimer)(ctx, ms as i64, Some(rang::<H>), null_mut())
-            };
-            self.0 = Some(timer);
+            let timer =
+                unsafe { api!(RedisModule_CreateTimer)(ctx, ms as i64, self.rang, null_mut()) };
+            self.timer = Some(timer);
         }
 
         pub fn stop(&mut self, ctx: *mut raw::RedisModuleCtx) {
-            if let Some(timer) = self.0.take() {
+            if let Some(timer) = self.timer.take() {
                 // SAFETY: a context of this module. A timer that ran is unknown
                 // to the server by now, which then does nothing.
                 unsafe { api!(RedisModule_StopTimer)(ctx, timer, null_mut()) };
             }
         }
+    }
+
+    unsafe extern "C" fn rang<H: OnAlarm>(ctx: *mut raw::RedisModuleCtx, _data: *mut c_void) {
+        // SAFETY: the server calls us on its main thread with a context.
+        unsafe { wake::<H>(ctx) };
     }
 }

@@ -1,7 +1,6 @@
 //! The context of a running command.
 
-use super::{api, Key, Str, Text};
-use crate::ffi::key::Access;
+use super::{api, Str, Text};
 use redis_module::raw;
 use std::ffi::{c_char, c_int, CStr};
 use std::marker::PhantomData;
@@ -66,6 +65,15 @@ impl<'a> Ctx<'a> {
         }
     }
 
+    /// Whether the time by which the server judges expiry stands still for a
+    /// script or a transaction, and [`Ctx::now`] goes on: on Redis 7.0.
+    #[cold]
+    pub fn stands_still_unseen(self) -> bool {
+        // SAFETY: the pointer is set at load, or stays None.
+        let cached = unsafe { raw::RedisModule_CachedMicroseconds };
+        cached.is_none() && !self.situation().may_block
+    }
+
     /// The time as it is, in unix ms.
     pub fn clock(self) -> i64 {
         // SAFETY: no arguments.
@@ -76,6 +84,15 @@ impl<'a> Ctx<'a> {
     pub fn clock_micros(self) -> i64 {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
+    }
+
+    /// What a clock says that nobody sets, in µs: it only tells how much time goes
+    /// by.
+    pub fn steady_micros(self) -> i64 {
+        let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: room for the answer.
+        unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
+        now.tv_sec * 1_000_000 + now.tv_nsec / 1_000
     }
 
     /// The server's version; None on one that is too old to tell (before 6.0.9).
@@ -93,12 +110,15 @@ impl<'a> Ctx<'a> {
         let has = |bits: u32| flags & bits as c_int != 0;
         Situation {
             primary: has(raw::REDISMODULE_CTX_FLAGS_MASTER),
-            loading: has(raw::REDISMODULE_CTX_FLAGS_LOADING),
+            loading: has(
+                raw::REDISMODULE_CTX_FLAGS_LOADING | raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING
+            ),
             script: has(raw::REDISMODULE_CTX_FLAGS_LUA),
             may_block: !has(raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING
                 | raw::REDISMODULE_CTX_FLAGS_LUA
                 | raw::REDISMODULE_CTX_FLAGS_MULTI),
-            out_of_memory: has(raw::REDISMODULE_CTX_FLAGS_OOM),
+            out_of_memory: has(raw::REDISMODULE_CTX_FLAGS_OOM)
+                && !has(raw::REDISMODULE_CTX_FLAGS_EVICT),
         }
     }
 
@@ -109,31 +129,12 @@ impl<'a> Ctx<'a> {
         unsafe { api!(RedisModule_AvoidReplicaTraffic)() != 0 }
     }
 
-    /// The database that the command works on.
-    pub fn db(self) -> i32 {
-        // SAFETY: a valid context.
-        unsafe { api!(RedisModule_GetSelectedDb)(self.raw()) }
-    }
-
-    /// Goes over to another database.
-    pub fn select(self, db: i32) -> bool {
-        // SAFETY: a valid context.
-        let status = unsafe { api!(RedisModule_SelectDb)(self.raw(), db) };
-        status == raw::REDISMODULE_OK as c_int
-    }
-
     /// Whether a key can be opened for reading without a trace: Redis 7.0 counts
     /// a miss of one that is not there, and tells of it.
     pub fn looks_unseen(self) -> bool {
         // SAFETY: the pointer is set at load, or stays None.
         let tell = unsafe { raw::RedisModule_GetOpenKeyModesAll };
         tell.is_some()
-    }
-
-    /// How many keys the selected database has.
-    pub fn key_count(self) -> u64 {
-        // SAFETY: a valid context.
-        unsafe { api!(RedisModule_DbSize)(self.raw()) }
     }
 
     /// The id of the client whose command runs. None for one that is none: a
@@ -147,42 +148,43 @@ impl<'a> Ctx<'a> {
         }
     }
 
+    /// Which of these clients called the script that runs: only ask while one does. The server has no call
+    /// for it. But CLIENT LIST tells of each client what it executes: only of the
+    /// one that runs, or has sent a part of its next command, it tells a command's
+    /// memory.
+    pub fn script_caller(self, clients: &[u64]) -> Option<u64> {
+        let ids: Vec<Text> =
+            clients.iter().map(|id| Text::new(id.to_string().as_bytes())).collect();
+        let args: Vec<&Str> = ids.iter().map(|id| &**id).collect();
+        // SAFETY: a valid context; for `v` a pointer to strings (`&Str` is one)
+        // and their number. The text is copied before the reply is freed.
+        let lines = unsafe {
+            let reply = api!(RedisModule_Call)(
+                self.raw(),
+                c"CLIENT".as_ptr(),
+                c"ccv".as_ptr(),
+                c"LIST".as_ptr(),
+                c"ID".as_ptr(),
+                args.as_ptr(),
+                args.len(),
+            );
+            if reply.is_null() {
+                return None;
+            }
+            let mut len = 0;
+            let text = api!(RedisModule_CallReplyStringPtr)(reply, &mut len);
+            let lines =
+                (!text.is_null()).then(|| std::slice::from_raw_parts(text.cast(), len).to_vec());
+            api!(RedisModule_FreeCallReply)(reply);
+            lines
+        };
+        caller_in(&String::from_utf8_lossy(&lines?))
+    }
+
     /// Closes a client's connection, if it is still there.
     pub fn close_client(self, id: u64) {
         // SAFETY: a valid context.
         unsafe { api!(RedisModule_DeauthenticateAndCloseClient)(self.raw(), id) };
-    }
-
-    /// Whether the server would take a write that needs memory to a key in
-    /// this key's slot from us now: its role, its disk, its replicas, its
-    /// memory and the slot allow it. SETRANGE of nothing on an absent key
-    /// writes nothing.
-    ///
-    /// Memory is looked at as it is now: outside of a command the server would
-    /// go by what it was before the last one. And refusals are asked for as
-    /// replies, as Valkey 9.1 crashes where there is none in script mode.
-    pub fn would_write(self, absent: &Text) -> bool {
-        if self.situation().out_of_memory {
-            return false;
-        }
-        // SAFETY: valid context and strings, as the format says; the reply is
-        // freed.
-        unsafe {
-            let reply = api!(RedisModule_Call)(
-                self.raw(),
-                c"SETRANGE".as_ptr(),
-                c"SEscc".as_ptr(),
-                absent.raw(),
-                c"0".as_ptr(),
-                c"".as_ptr(),
-            );
-            if reply.is_null() {
-                return false;
-            }
-            let kind = api!(RedisModule_CallReplyType)(reply);
-            api!(RedisModule_FreeCallReply)(reply);
-            kind != raw::REDISMODULE_REPLY_ERROR as c_int
-        }
     }
 
     /// Whether the server is part of a cluster. It never changes while it runs.
@@ -204,64 +206,18 @@ impl<'a> Ctx<'a> {
         redis_module::logging::log_warning(line);
     }
 
-    /// Keys that are opened for writing are from now on not taken for modified
-    /// when closed: [`Ctx::signal_modified`] says so instead. Thus a request
-    /// that is refused breaks nobody's WATCH.
-    pub fn signal_explicitly(self) {
-        let option = raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED as c_int;
+    /// Tells the server what the module is ready for:
+    ///
+    /// - Keys that are opened for writing are from now on not taken for modified
+    ///   when closed: [`super::Db::signal_modified`] says so instead. Thus a request
+    ///   that is refused breaks nobody's WATCH.
+    /// - A replica may serve its old data while it loads new ones. Without this
+    ///   the server would not do it for anybody (`repl-diskless-load swapdb`).
+    pub fn declare_options(self) {
+        let options = raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED
+            | raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD;
         // SAFETY: a valid context.
-        unsafe { api!(RedisModule_SetModuleOptions)(self.raw(), option) };
-    }
-
-    /// Opens a key. None only when it is opened for reading and not there.
-    pub fn open(self, name: &Str, access: Access) -> Option<Key<'a>> {
-        // SAFETY: a valid context and name; the server counts its own reference
-        // of the name.
-        let key = unsafe { api!(RedisModule_OpenKey)(self.raw(), name.raw(), access.mode()) };
-        // SAFETY: just opened, closed by `Key` alone, within `'a`.
-        unsafe { Key::new(key) }
-    }
-
-    /// Tells WATCH and client-side caches that a key was changed.
-    pub fn signal_modified(self, name: &Str) {
-        // SAFETY: a valid context and name.
-        unsafe { api!(RedisModule_SignalModifiedKey)(self.raw(), name.raw()) };
-    }
-
-    /// Propagates a command to the replicas and the AOF, or, `"A"` in
-    /// `modifiers`, to the replicas only.
-    pub fn replicate(self, command: &CStr, modifiers: Propagate, args: &[&Str]) {
-        let format = |everywhere: &'static CStr, replicas_only: &'static CStr| match modifiers {
-            Propagate::Everywhere => everywhere.as_ptr(),
-            Propagate::ReplicasOnly => replicas_only.as_ptr(),
-        };
-        let (ctx, name) = (self.raw(), command.as_ptr());
-        // SAFETY: a string for each `s`; for `v` a pointer to strings (`&Str`
-        // is one) and their number. The server takes references of its own.
-        // The short forms are there because it sizes `v` by reallocation, which
-        // costs a good part of a short command.
-        let status = unsafe {
-            let replicate = api!(RedisModule_Replicate);
-            match *args {
-                [a] => replicate(ctx, name, format(c"s", c"As"), a.raw()),
-                [a, b] => replicate(ctx, name, format(c"ss", c"Ass"), a.raw(), b.raw()),
-                [a, b, c] => {
-                    replicate(ctx, name, format(c"sss", c"Asss"), a.raw(), b.raw(), c.raw())
-                }
-                [a, b, c, d] => {
-                    let format = format(c"ssss", c"Assss");
-                    replicate(ctx, name, format, a.raw(), b.raw(), c.raw(), d.raw())
-                }
-                [a, b, c, d, e] => {
-                    let format = format(c"sssss", c"Asssss");
-                    replicate(ctx, name, format, a.raw(), b.raw(), c.raw(), d.raw(), e.raw())
-                }
-                _ => replicate(ctx, name, format(c"v", c"Av"), args.as_ptr(), args.len()),
-            }
-        };
-        if status != raw::REDISMODULE_OK as c_int {
-            self.warn(&format!("rwlock: bug: cannot propagate {command:?}"));
-        }
+        unsafe { api!(RedisModule_SetModuleOptions)(self.raw(), options as c_int) };
     }
 
     /// Has the server count a change that nobody shall hear of: for its save
@@ -290,52 +246,6 @@ impl<'a> Ctx<'a> {
         unsafe { api!(RedisModule_PublishMessageShard)(self.raw(), channel.raw(), message.raw()) };
     }
 
-    /// Whether the server would run EXISTS on these two keys for us: not in a
-    /// cluster whose node does not (or no longer, or not yet fully) serve
-    /// their slot.
-    pub fn can_serve(self, first: &Text, second: &Text) -> bool {
-        // SAFETY: valid context and strings, as the format says; the reply is
-        // freed, and null is how a refusal looks.
-        unsafe {
-            let reply = api!(RedisModule_Call)(
-                self.raw(),
-                c"EXISTS".as_ptr(),
-                c"ss".as_ptr(),
-                first.raw(),
-                second.raw(),
-            );
-            if reply.is_null() {
-                return false;
-            }
-            let kind = api!(RedisModule_CallReplyType)(reply);
-            api!(RedisModule_FreeCallReply)(reply);
-            kind != raw::REDISMODULE_REPLY_ERROR as c_int
-        }
-    }
-
-    /// The text of CLUSTER NODES; None when the server gives none.
-    pub fn cluster_nodes(self) -> Option<Vec<u8>> {
-        // SAFETY: valid context and strings, as the format says; the text is
-        // copied before the reply is freed.
-        unsafe {
-            let reply = api!(RedisModule_Call)(
-                self.raw(),
-                c"CLUSTER".as_ptr(),
-                c"c".as_ptr(),
-                c"NODES".as_ptr(),
-            );
-            if reply.is_null() {
-                return None;
-            }
-            let mut len = 0;
-            let text = api!(RedisModule_CallReplyStringPtr)(reply, &mut len);
-            let nodes =
-                (!text.is_null()).then(|| std::slice::from_raw_parts(text.cast(), len).to_vec());
-            api!(RedisModule_FreeCallReply)(reply);
-            nodes
-        }
-    }
-
     /// Registers a command without keys or flags known yet; see
     /// [`super::CommandDocs`].
     pub(super) fn create_command(
@@ -361,26 +271,49 @@ impl<'a> Ctx<'a> {
     }
 }
 
+/// The client that runs a script, in the lines of CLIENT LIST.
+fn caller_in(lines: &str) -> Option<u64> {
+    const RUN_SCRIPTS: [&str; 4] = ["eval", "evalsha", "fcall", "exec"];
+    lines.lines().find_map(|line| {
+        let field = |name: &str| {
+            line.split(' ').find_map(|field| field.strip_prefix(name)?.strip_prefix('='))
+        };
+        let is_script = RUN_SCRIPTS.contains(&field("cmd")?);
+        let executes = field("argv-mem")? != "0" && !field("flags")?.contains('b');
+        field("id")?.parse().ok().filter(|_| is_script && executes)
+    })
+}
+
 /// What is going on around a command or a callback.
 #[derive(Clone, Copy, Debug)]
 pub struct Situation {
     /// The server is a primary.
     pub primary: bool,
-    /// It is loading a file.
+    /// It is loading, be it that it serves old data meanwhile.
     pub loading: bool,
     /// A script runs.
     pub script: bool,
     /// The client may be blocked: no transaction, no script.
     pub may_block: bool,
-    /// Memory is used up.
+    /// Memory is used up, and the server evicts nothing to get more. With an evicting
+    /// policy a command evicts before it runs, and goes on: so nothing is refused here,
+    /// also in the rare case that the server finds nothing to evict.
     pub out_of_memory: bool,
 }
 
-/// Where a command is propagated to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Propagate {
-    /// The replicas and the AOF.
-    Everywhere,
-    /// The replicas: what is no change of data.
-    ReplicasOnly,
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_caller_of_a_script_is_the_one_that_executes_one() {
+        let idle = "id=1 addr=a:1 flags=N argv-mem=0 cmd=eval user=default\n";
+        let waits = "id=2 addr=a:2 flags=b argv-mem=22 cmd=exec user=default\n";
+        let reads = "id=3 addr=a:3 flags=N argv-mem=22 cmd=get user=default\n";
+        let runs = "id=4 addr=a:4 flags=N argv-mem=10 cmd=evalsha user=default\n";
+        assert_eq!(caller_in(&[idle, waits, reads].concat()), None);
+        assert_eq!(caller_in(&[idle, waits, reads, runs].concat()), Some(4));
+        assert_eq!(caller_in(""), None);
+        assert_eq!(caller_in("nothing of the kind\n"), None);
+    }
 }

@@ -1,10 +1,11 @@
 //! Server events: what happens to the server as a whole; and key events: what
 //! happens to keys.
 
-use super::{api, guard, Ctx, Str, Text};
+use super::{api, guard, Ctx, Db, Str, Text};
 use redis_module::raw;
 use std::ffi::{c_char, c_int, c_void, CStr};
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 
 /// Something that can happen to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +41,8 @@ pub enum Happened {
         /// A primary.
         primary: bool,
     },
+    /// It begins to load a file.
+    Loads,
     /// It is done with loading, or gave up.
     Loaded,
     /// It may have more or fewer replicas, or an AOF that it had not.
@@ -80,7 +83,8 @@ impl Event {
 
 /// What to do when it happens.
 pub trait OnEvent {
-    /// Called right after the event. Keys must not be written here.
+    /// Called right after the event. Keys must not be written here, but for
+    /// [`Happened::Done`], where nothing else is going on.
     fn on_event(ctx: Ctx<'_>, happened: Happened);
 }
 
@@ -88,6 +92,72 @@ pub trait OnEvent {
 pub trait OnKeyEvent {
     /// Called while the change is being made: take note, do not touch keys.
     fn on_key_event(ctx: Ctx<'_>, name: &[u8], key: &[u8]);
+}
+
+/// A class of key events, as `notify-keyspace-events` knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventClass {
+    /// Of keys as a whole (`g`).
+    Generic,
+    /// Of strings (`$`).
+    String,
+    /// Of hashes (`h`).
+    Hash,
+    /// Of modules (`d`).
+    Module,
+}
+
+impl EventClass {
+    pub(super) fn raw(self) -> c_int {
+        match self {
+            EventClass::Generic => raw::REDISMODULE_NOTIFY_GENERIC,
+            EventClass::String => raw::REDISMODULE_NOTIFY_STRING,
+            EventClass::Hash => raw::REDISMODULE_NOTIFY_HASH,
+            EventClass::Module => raw::REDISMODULE_NOTIFY_MODULE,
+        }
+    }
+}
+
+/// The classes of key events that the server's configuration asks for.
+#[derive(Clone, Copy, Debug)]
+pub struct AskedFor(c_int);
+
+impl AskedFor {
+    /// Whether any is, of all that the server knows.
+    #[inline(always)]
+    pub fn any(self) -> bool {
+        self.0 != 0
+    }
+
+    /// Whether this one is.
+    pub fn has(self, class: EventClass) -> bool {
+        self.0 & class.raw() != 0
+    }
+}
+
+/// The name of the event that we raise just now, which tells it from those of
+/// others: no other has its name at this address. Null: none.
+static RAISING: AtomicPtr<c_char> = AtomicPtr::new(null_mut());
+
+impl Db<'_> {
+    /// Raises a key event in this database: a keyspace notification. The
+    /// subscription of [`Ctx::subscribe_to_keys`] does not get it.
+    pub fn raise_key_event(self, class: EventClass, name: &'static CStr, key: &Str) {
+        let here = self.enter();
+        // Another module that hears it may call a command of ours, which raises
+        // others in between.
+        let outer = RAISING.swap(name.as_ptr().cast_mut(), Ordering::Relaxed);
+        // SAFETY: a valid context, name and key.
+        unsafe {
+            api!(RedisModule_NotifyKeyspaceEvent)(
+                here.raw(),
+                class.raw(),
+                name.as_ptr(),
+                key.raw(),
+            );
+        }
+        RAISING.store(outer, Ordering::Relaxed);
+    }
 }
 
 impl Ctx<'_> {
@@ -99,6 +169,13 @@ impl Ctx<'_> {
             api!(RedisModule_SubscribeToServerEvent)(self.raw(), event.raw(), Some(happened::<H>))
         };
         status == raw::REDISMODULE_OK as c_int
+    }
+
+    /// Has nobody called when this happens. Not to be used while the server tells
+    /// of any event: it goes through the list from which this one is taken.
+    pub fn unsubscribe(self, event: Event) {
+        // SAFETY: a valid context; no callback means none.
+        unsafe { api!(RedisModule_SubscribeToServerEvent)(self.raw(), event.raw(), None) };
     }
 
     /// Has `H` called when a command of somebody else's deletes, renames,
@@ -116,22 +193,11 @@ impl Ctx<'_> {
         status == raw::REDISMODULE_OK as c_int
     }
 
-    /// Whether key events of modules are asked for (`notify-keyspace-events`
-    /// with `d`). Reads one variable of the server's.
-    pub fn is_asked_for_key_events(self) -> bool {
+    /// The classes of key events that `notify-keyspace-events` asks for. Reads one
+    /// variable of the server's.
+    pub fn asked_for(self) -> AskedFor {
         // SAFETY: no arguments; the pointer is set at load, or stays None.
-        let asked = unsafe { raw::RedisModule_GetNotifyKeyspaceEvents.map_or(0, |tell| tell()) };
-        asked & raw::REDISMODULE_NOTIFY_MODULE != 0
-    }
-
-    /// Raises a key event of a module's: a keyspace notification in the
-    /// database that is selected.
-    pub fn raise_key_event(self, name: &CStr, key: &Str) {
-        let kind = raw::REDISMODULE_NOTIFY_MODULE;
-        // SAFETY: a valid context, name and key.
-        unsafe {
-            api!(RedisModule_NotifyKeyspaceEvent)(self.raw(), kind, name.as_ptr(), key.raw());
-        }
+        AskedFor(unsafe { raw::RedisModule_GetNotifyKeyspaceEvents.map_or(0, |tell| tell()) })
     }
 
     /// A number from a section of INFO; None when it is not there.
@@ -204,7 +270,7 @@ unsafe fn decode(event: u64, subevent: u64, data: *mut c_void) -> Option<Happene
             raw::REDISMODULE_SUBEVENT_LOADING_ENDED | raw::REDISMODULE_SUBEVENT_LOADING_FAILED => {
                 Some(Happened::Loaded)
             }
-            _ => None,
+            _ => Some(Happened::Loads),
         },
         raw::REDISMODULE_EVENT_EVENTLOOP => Some(match subevent {
             raw::REDISMODULE_SUBEVENT_EVENTLOOP_BEFORE_SLEEP => Happened::Done,
@@ -222,6 +288,9 @@ unsafe extern "C" fn key_event<H: OnKeyEvent>(
     name: *const c_char,
     key: *mut raw::RedisModuleString,
 ) -> c_int {
+    if std::ptr::eq(name, RAISING.load(Ordering::Relaxed)) {
+        return raw::REDISMODULE_OK as c_int;
+    }
     // SAFETY: the server calls us on its main thread with a context, and lends
     // us the name and the key for the call.
     let (ctx, name, key) =
@@ -242,7 +311,7 @@ static MOVED_FROM: AtomicI32 = AtomicI32::new(0);
 /// is selected back; elsewhere it is the context's own database that is.
 fn leave_after_move(ctx: Ctx<'_>, name: &[u8]) {
     match name {
-        b"move_from" => MOVED_FROM.store(ctx.db(), Ordering::Relaxed),
+        b"move_from" => MOVED_FROM.store(ctx.db().number(), Ordering::Relaxed),
         b"move_to" => {
             ctx.select(MOVED_FROM.load(Ordering::Relaxed));
         }

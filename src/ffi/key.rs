@@ -22,12 +22,13 @@ pub enum Access {
 impl Access {
     pub(super) fn mode(self) -> c_int {
         let mode = match self {
-            // Redis 7.0 does not know these flags: it removes lapsed keys, and
+            // Redis 7.0 knows only the first of these flags: it removes lapsed keys, and
             // counts misses. The others must not remove them, in a database other
             // than the client's: Valkey 8.1 leaves the client there whose command
             // made it tell of that.
             Access::Read => {
                 raw::REDISMODULE_READ
+                    | raw::REDISMODULE_OPEN_KEY_NOTOUCH
                     | raw::REDISMODULE_OPEN_KEY_NOEXPIRE
                     | raw::REDISMODULE_OPEN_KEY_NOSTATS
                     | raw::REDISMODULE_OPEN_KEY_NONOTIFY

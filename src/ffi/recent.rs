@@ -23,9 +23,14 @@ struct Shelf {
 
 impl Recent {
     /// None yet.
-    pub fn new() -> Recent {
-        let texts = std::iter::repeat_with(|| None).take(KEPT).collect();
-        Recent(RefCell::new(Shelf { asked: Vec::new(), texts }))
+    pub const fn new() -> Recent {
+        Recent(RefCell::new(Shelf { asked: Vec::new(), texts: Vec::new() }))
+    }
+
+    /// Gives all memory back. A static is never dropped, also not when the server
+    /// unloads the module.
+    pub fn clear(&self) {
+        *self.0.borrow_mut() = Shelf { asked: Vec::new(), texts: Vec::new() };
     }
 
     /// The string that is written.
@@ -37,6 +42,9 @@ impl Recent {
             let text = Text::new(asked);
             *asked = Vec::new();
             return text;
+        }
+        if texts.is_empty() {
+            texts.resize_with(KEPT, || None);
         }
         let place = hash(asked) as usize % KEPT;
         match &texts[place] {

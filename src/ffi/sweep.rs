@@ -1,6 +1,6 @@
 //! Walking over all keys of a database, a few at a time.
 
-use super::{api, guard, Ctx, Str};
+use super::{api, guard, Db, Str};
 use redis_module::raw;
 use std::ffi::c_void;
 use std::ptr::NonNull;
@@ -20,15 +20,16 @@ impl Sweep {
         Some(Sweep { cursor, met: 0 })
     }
 
-    /// Meets a few more keys of the selected database, and gives those of them
-    /// that hold hashes to `meet`. False when the walk is over.
-    pub fn step(&mut self, ctx: Ctx<'_>, meet: &mut dyn FnMut(&Str)) -> bool {
+    /// Meets a few more keys of the database, and gives those of them that hold
+    /// hashes to `meet`. It is the same database in each step. False when the walk is over.
+    pub fn step(&mut self, db: Db<'_>, meet: &mut dyn FnMut(&Str)) -> bool {
+        let here = db.enter();
         let mut meeting = Meeting { meet, met: 0 };
         // SAFETY: a valid context and a live cursor; `met` gets the pointer to
         // `meeting` back, and only while this call runs.
         let more = unsafe {
             api!(RedisModule_Scan)(
-                ctx.raw(),
+                here.raw(),
                 self.cursor.as_ptr(),
                 Some(met),
                 std::ptr::from_mut(&mut meeting).cast(),

@@ -1,6 +1,6 @@
 //! Clients that wait.
 
-use super::{run, Client, SERVER};
+use super::{with_server, Client, Server, Unavailable, SERVER};
 use crate::core::WaiterId;
 use crate::engine::{Acquired, Answer, Ask, Error, Left};
 use crate::ffi::{BlockedId, Ctx, OnBlocked, Reply};
@@ -10,38 +10,37 @@ pub fn acquire(
     ctx: Ctx<'_>,
     ask: &Ask<'_>,
     render: fn(Answer) -> Reply,
-) -> Result<Option<Acquired>, Error> {
-    let Some(acquired) = run(ctx, |engine| {
-        let acquired = engine.acquire(ctx, ask);
-        engine.figures.answered(&acquired);
-        acquired
-    }) else {
-        return Ok(None);
-    };
-    match acquired? {
-        Acquired::Waiting(id) => Ok(block(ctx, id, render)),
-        acquired => Ok(Some(acquired)),
-    }
+) -> Result<Result<Option<Acquired>, Error>, Unavailable> {
+    with_server(ctx, |server| {
+        let acquired = server.engine.acquire(ctx, ask);
+        server.engine.figures.answered(&acquired);
+        Ok(match acquired? {
+            Acquired::Waiting(id) => server.block(ctx, id, render),
+            acquired => Some(acquired),
+        })
+    })
 }
 
-/// Blocks the client. Where the server will not have it, the request was one
-/// that does not wait.
-fn block(ctx: Ctx<'_>, id: WaiterId, render: fn(Answer) -> Reply) -> Option<Acquired> {
-    match ctx.block::<Clients>() {
-        Some(blocked) => {
-            if let Some(server) = SERVER.borrow_mut().as_mut() {
-                server.waiters.insert(blocked.id(), id);
-                server.clients.insert(id, Client { blocked, render });
-                server.engine.figures.waited += 1;
+impl Server {
+    /// Blocks the client. Where the server will not have it, the request was one
+    /// that does not wait.
+    fn block(
+        &mut self,
+        ctx: Ctx<'_>,
+        id: WaiterId,
+        render: fn(Answer) -> Reply,
+    ) -> Option<Acquired> {
+        match ctx.block::<Clients>() {
+            Some(blocked) => {
+                self.waiters.insert(blocked.id(), id);
+                self.clients.insert(id, Client { blocked, render });
+                self.engine.figures.waited += 1;
+                None
             }
-            None
-        }
-        None => {
-            let left = run(ctx, |engine| {
-                engine.figures.refused += 1;
-                engine.stop(ctx, id)
-            });
-            Some(Acquired::Refused(left.flatten().flatten()))
+            None => {
+                self.engine.figures.refused += 1;
+                Some(Acquired::Refused(self.engine.stop(ctx, id).flatten()))
+            }
         }
     }
 }

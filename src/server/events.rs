@@ -1,28 +1,41 @@
 //! What happens to the server and to its keys.
 
-use super::{audience, eviction, HAS_NEWS, INBOX, SERVER};
+use super::{audience, eviction, ring, Server, HAS_NEWS, INBOX, SERVER};
 use crate::engine::Change;
-use crate::ffi::{Ctx, Event, Happened, OnEvent, OnKeyEvent};
+use crate::ffi::{Ctx, Event, Happened, MainThread, OnEvent, OnKeyEvent};
 use crate::store;
+use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Whether this server is a primary. Only a primary ends leases and grants.
 static PRIMARY: AtomicBool = AtomicBool::new(true);
 
+/// What is followed from the start on.
+const FOLLOWED: [Event; 9] = [
+    Event::RoleChanged,
+    Event::ReplicaChanged,
+    Event::ForkChild,
+    Event::Configured,
+    Event::Loading,
+    Event::Tick,
+    Event::Flush,
+    Event::SwapDb,
+    Event::ClientChange,
+];
+
+/// Whether this server is loading a file.
+static LOADS: AtomicBool = AtomicBool::new(false);
+
+/// The key that a running RENAME or MOVE takes away, if it concerns the engine: the
+/// server tells of both of its ends one after the other.
+static TAKEN_FROM: MainThread<RefCell<Option<Key>>> = MainThread::new(RefCell::new(None));
+
+/// A key: its database and its name.
+type Key = (i32, Vec<u8>);
+
 /// Starts to follow.
 pub(super) fn follow(ctx: Ctx<'_>) -> Result<(), String> {
-    let events = [
-        Event::RoleChanged,
-        Event::ReplicaChanged,
-        Event::ForkChild,
-        Event::Configured,
-        Event::Loading,
-        Event::Tick,
-        Event::Flush,
-        Event::SwapDb,
-        Event::ClientChange,
-    ];
-    if let Some(event) = events.into_iter().find(|event| !ctx.subscribe::<Events>(*event)) {
+    if let Some(event) = FOLLOWED.into_iter().find(|event| !ctx.subscribe::<Events>(*event)) {
         return Err(format!("the server does not tell of {event:?}"));
     }
     PRIMARY.store(ctx.situation().primary, Ordering::Relaxed);
@@ -30,8 +43,14 @@ pub(super) fn follow(ctx: Ctx<'_>) -> Result<(), String> {
     Ok(())
 }
 
+/// Follows nothing of it any more. A server that unloads a module does so by
+/// itself; Redis 7.0 does not when a load fails.
+pub(super) fn unfollow(ctx: Ctx<'_>) {
+    FOLLOWED.into_iter().for_each(|event| ctx.unsubscribe(event));
+}
+
 /// Follows what happens to keys, from the first lock on: each DEL and EXPIRE on
-/// the server has to pay for it.
+/// the server has to pay for it. In a cluster from the start on.
 pub(super) fn follow_keys(ctx: Ctx<'_>) {
     if !ctx.subscribe_to_keys::<Events>() {
         ctx.warn("rwlock: bug: the server does not tell of changed keys");
@@ -42,7 +61,12 @@ pub(super) fn follow_keys(ctx: Ctx<'_>) {
 /// [`store::loop_is_done`].
 pub(super) fn follow_loop(ctx: Ctx<'_>) {
     // Without it messages are handed on at once.
-    let _ = ctx.subscribe::<Events>(Event::Loop);
+    let _ = hear_loop(ctx);
+}
+
+/// Has the server tell of its event loop. False when it cannot.
+pub(super) fn hear_loop(ctx: Ctx<'_>) -> bool {
+    ctx.subscribe::<Events>(Event::Loop)
 }
 
 struct Events;
@@ -62,7 +86,12 @@ impl OnEvent for Events {
                     put(Change::Everything);
                 }
             }
-            Happened::Flushed(db) => put(Change::Flushed(db)),
+            // What a reload empties comes back: see `Loads`. So nobody notes it before
+            // the next command.
+            Happened::Flushed(db) if !LOADS.load(Ordering::Relaxed) => {
+                defer(Change::Flushed(db));
+            }
+            Happened::Flushed(_) => {}
             Happened::Swapped(one, other) => put(Change::Swapped(one, other)),
             Happened::Disconnected(client) => {
                 let concerned = match SERVER.try_borrow_mut() {
@@ -73,14 +102,28 @@ impl OnEvent for Events {
                     put(Change::Disconnected(client));
                 }
             }
+            // The server empties itself before it loads, or when it has begun to: the
+            // keys that come are what counts, not that they were gone meanwhile.
+            Happened::Loads => {
+                LOADS.store(true, Ordering::Relaxed);
+                INBOX.borrow_mut().retain(|change| !matches!(change, Change::Flushed(_)));
+            }
             Happened::Loaded => {
+                LOADS.store(false, Ordering::Relaxed);
                 audience::look(ctx);
                 put(Change::Everything);
             }
             Happened::AudienceChanged => audience::look(ctx),
-            Happened::Awake => store::loop_awakes(),
-            Happened::Done => store::loop_is_done(ctx),
-            Happened::Tick => audience::look_again(ctx),
+            Happened::Awake => ring::after_sleep(ctx),
+            Happened::Done => ring::before_sleep(ctx),
+            Happened::Tick => {
+                audience::look_again(ctx);
+                if let Ok(mut server) = SERVER.try_borrow_mut() {
+                    if let Some(server) = server.as_mut() {
+                        server.tick(ctx);
+                    }
+                }
+            }
             Happened::Configured => {
                 audience::look(ctx);
                 eviction::look(ctx);
@@ -94,32 +137,64 @@ impl OnKeyEvent for Events {
         if !PRIMARY.load(Ordering::Relaxed) {
             return;
         }
-        let db = ctx.db();
-        let concerned = match SERVER.try_borrow_mut() {
-            Ok(server) => server.as_ref().is_some_and(|server| server.engine.concerns(db, key)),
+        let db = ctx.db().number();
+        let (concerned, is_working) = match SERVER.try_borrow_mut() {
+            Ok(mut server) => {
+                let concerned = |server: &mut Server| {
+                    // What is noted already can make this key one of a lock's.
+                    server.read_inbox();
+                    server.engine.concerns(db, key)
+                };
+                (server.as_mut().is_some_and(concerned), false)
+            }
             // In the middle of the engine's own work.
-            Err(_) => true,
+            Err(_) => (true, true),
         };
-        if concerned {
-            let key = key.to_vec();
-            put(match name {
-                b"expired" => Change::Lapsed(db, key),
-                b"expire" | b"persist" => Change::Expiry(db, key),
-                _ => Change::Replaced(db, key),
-            });
+        let goes = matches!(name, b"rename_from" | b"move_from");
+        let comes = matches!(name, b"rename_to" | b"move_to");
+        let from = TAKEN_FROM.take().filter(|_| comes);
+        let arrives = name == b"restore" && store::is_cluster();
+        if !concerned && !arrives && from.is_none() {
+            return;
+        }
+        let key = key.to_vec();
+        match (name, from) {
+            _ if goes => _ = TAKEN_FROM.replace(Some((db, key))),
+            _ if arrives => put(Change::Arrived(db, key)),
+            (_, Some(from)) => put(Change::Moved { from, to: (db, key) }),
+            (b"expired", _) if is_working => put(Change::MetLapsed(db, key)),
+            (b"expired", _) => put(Change::Lapsed(db, key)),
+            (b"expire" | b"persist", _) => put(Change::Expiry(db, key)),
+            _ => put(Change::Replaced(db, key)),
         }
     }
 }
 
-/// Notes a change, and has it read soon.
-pub(super) fn put(change: Change) {
+/// Leaves a change in the [`INBOX`], which is read before anything else is done.
+fn defer(change: Change) {
     INBOX.borrow_mut().push(change);
     HAS_NEWS.store(true, Ordering::Relaxed);
-    // While the engine works it reads the inbox when the next one comes by, and
-    // the alarm sees to it that somebody does.
     if let Ok(mut server) = SERVER.try_borrow_mut() {
         if let Some(server) = server.as_mut() {
             server.hurry();
+        }
+    }
+}
+
+/// Notes a change, and has what follows from it done soon. In the middle of the
+/// engine's own work it comes into the [`INBOX`], which is read before the next.
+pub(super) fn put(change: Change) {
+    match SERVER.try_borrow_mut() {
+        Ok(mut server) => {
+            if let Some(server) = server.as_mut() {
+                server.read_inbox();
+                server.engine.note(change);
+                server.hurry();
+            }
+        }
+        Err(_) => {
+            INBOX.borrow_mut().push(change);
+            HAS_NEWS.store(true, Ordering::Relaxed);
         }
     }
 }

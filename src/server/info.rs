@@ -53,6 +53,7 @@ fn tell(info: &mut Info<'_>, engine: &Engine) {
     };
     info.text(c"sweep", sweep);
     info.number(c"sweep_percent", percent);
+    info.number(c"pass_us_max", figures.longest_pass);
 }
 
 pub(super) fn write(ctx: Ctx<'_>) {

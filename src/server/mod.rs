@@ -7,6 +7,7 @@ mod blocked;
 mod events;
 mod eviction;
 mod info;
+mod ring;
 mod settings;
 mod version;
 
@@ -14,10 +15,10 @@ pub use blocked::acquire;
 pub use settings::load_settings;
 pub use version::check;
 
-use crate::core::{Millis, WaiterId};
-use crate::engine::{Answer, Change, Engine, Notice, Settings};
-use crate::ffi::{Alarm, Blocked, BlockedId, Ctx, MainThread, OnAlarm, Reply, Text};
-use crate::store::{self, Audience};
+use crate::core::WaiterId;
+use crate::engine::{Answer, Change, Engine, Moment, Settings};
+use crate::ffi::{drop_probes, Alarm, Blocked, BlockedId, Ctx, MainThread, Reply};
+use crate::store::{self, Audience, KeyEvent};
 use hashbrown::HashMap;
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,10 +29,15 @@ struct Server {
     alarm: Alarm,
     /// Whether it hears of changed keys.
     follows_keys: bool,
-    /// Whether it hears of the event loop.
+    /// Whether it hears of the event loop for good.
     follows_loop: bool,
-    /// When the alarm is set to ring.
-    armed: Option<Millis>,
+    /// Whether it hears of it for now, to do what is due.
+    listens: bool,
+    /// When something is to be done, at the latest, or the clocks are to be
+    /// looked at.
+    armed: Option<Moment>,
+    /// Whether that is now.
+    due: bool,
     clients: HashMap<WaiterId, Client>,
     waiters: HashMap<BlockedId, WaiterId>,
 }
@@ -52,30 +58,33 @@ static INBOX: MainThread<RefCell<Vec<Change>>> = MainThread::new(RefCell::new(Ve
 /// Whether there is anything in it.
 static HAS_NEWS: AtomicBool = AtomicBool::new(false);
 
-/// Starts to follow what happens to the server.
+/// Starts to follow what happens to the server. The last step of a load: when it
+/// fails, nothing of it is left.
 pub fn start(ctx: Ctx<'_>, settings: Settings) -> Result<(), String> {
     let engine = Engine::new(settings);
-    let alarm = Alarm::new::<Rings>(ctx)?;
+    let alarm = Alarm::new::<ring::Wakes>(ctx)?;
     let (clients, waiters) = (HashMap::new(), HashMap::new());
     let mut server = Server {
         engine,
         alarm,
         follows_keys: false,
         follows_loop: false,
+        listens: false,
         armed: None,
+        due: false,
         clients,
         waiters,
     };
     // A module may be loaded into a server that has locks already.
     server.engine.start_sweep();
-    // Not at once: a server that unloads a module right after it was loaded, as
-    // MODULE LOADEX does for a setting that there is not, must find no timer.
-    server.alarm.set::<Rings>(1);
-    server.armed = Some(0);
+    server.hurry();
     SERVER.replace(Some(server));
     eviction::look(ctx);
     info::write(ctx);
-    events::follow(ctx)
+    events::follow(ctx).inspect_err(|_| {
+        events::unfollow(ctx);
+        SERVER.take();
+    })
 }
 
 /// Stops all of it, before the module is unloaded. The server does not unload
@@ -87,36 +96,54 @@ pub fn stop(ctx: Ctx<'_>) -> Result<(), String> {
             .into());
     }
     SERVER.take();
+    INBOX.take();
     store::loop_is_done(ctx);
+    store::stop();
+    drop_probes();
     Ok(())
+}
+
+/// Why no use case can run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unavailable {
+    /// The module is being unloaded.
+    Stopped,
+    /// The engine works: another module calls from a key event that the server
+    /// raised in the middle of that.
+    Busy,
 }
 
 /// Runs a use case, with all that has happened noted before, and all that
 /// follows from it done after.
-pub fn run<R>(ctx: Ctx<'_>, work: impl FnOnce(&mut Engine) -> R) -> Option<R> {
-    let (result, notices) = {
-        let mut server = SERVER.borrow_mut();
-        let server = server.as_mut()?;
+pub fn run<R>(ctx: Ctx<'_>, work: impl FnOnce(&mut Engine) -> R) -> Result<R, Unavailable> {
+    with_server(ctx, |server| work(&mut server.engine))
+}
+
+/// The same, for work that needs more than the engine, such as blocking the
+/// client. It belongs into `work`: answers are sent and key events are raised
+/// after it, and a module that hears such an event may free the lock at once.
+fn with_server<R>(ctx: Ctx<'_>, work: impl FnOnce(&mut Server) -> R) -> Result<R, Unavailable> {
+    let result = {
+        let mut server = SERVER.try_borrow_mut().map_err(|_| Unavailable::Busy)?;
+        let server = server.as_mut().ok_or(Unavailable::Stopped)?;
         server.read_inbox();
-        let result = work(&mut server.engine);
+        let result = work(server);
         server.finish(ctx);
-        (result, server.engine.take_notices())
+        result
     };
-    if !notices.is_empty() {
-        raise(ctx, notices);
+    let events = store::take_key_events();
+    if !events.is_empty() {
+        raise(ctx, events);
     }
-    Some(result)
+    Ok(result)
 }
 
 /// Raises the key events of what was done. Other modules may hear them, and do
 /// what they like: so only when all is done, and nothing is locked.
-fn raise(ctx: Ctx<'_>, notices: Vec<Notice>) {
-    let db = ctx.db();
-    for Notice { db, lock, what } in notices {
-        ctx.select(db);
-        ctx.raise_key_event(what.name(), &Text::new(&lock));
+fn raise(ctx: Ctx<'_>, events: Vec<KeyEvent>) {
+    for KeyEvent { db, key, class, name } in events {
+        ctx.in_db(db).raise_key_event(class, name, &key);
     }
-    ctx.select(db);
 }
 
 impl Server {
@@ -138,7 +165,8 @@ impl Server {
         if HAS_NEWS.load(Ordering::Relaxed) {
             self.hurry();
         }
-        if !self.follows_keys && self.engine.remembers_locks() {
+        // In a cluster locks may arrive with their slot.
+        if !self.follows_keys && (self.engine.remembers_locks() || store::is_cluster()) {
             events::follow_keys(ctx);
             self.follows_keys = true;
         }
@@ -156,37 +184,5 @@ impl Server {
                 blocked.answer(id, render(answer));
             }
         }
-    }
-
-    fn arm(&mut self, ctx: Ctx<'_>) {
-        let Some(at) = self.engine.next_alarm() else {
-            return;
-        };
-        if self.armed.is_some_and(|armed| armed <= at) {
-            return;
-        }
-        // In the first ms in which its time is over, by the clock that goes on
-        // while a script or a transaction runs.
-        let delay = at.saturating_sub(ctx.clock()).saturating_add(1);
-        self.alarm.set::<Rings>(u64::try_from(delay).unwrap_or(0));
-        self.armed = Some(at);
-    }
-
-    /// Has the inbox read as soon as may be.
-    fn hurry(&mut self) {
-        self.alarm.set::<Rings>(0);
-        self.armed = Some(0);
-    }
-}
-
-/// What the alarm is for.
-struct Rings;
-
-impl OnAlarm for Rings {
-    fn ring(ctx: Ctx<'_>) {
-        if let Some(server) = SERVER.borrow_mut().as_mut() {
-            server.armed = None;
-        }
-        run(ctx, |engine| engine.ring(ctx));
     }
 }

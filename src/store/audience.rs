@@ -1,7 +1,7 @@
-//! Handing changes on, to replicas and to the AOF.
+//! Handing changes on: as key events, to replicas and to the AOF.
 
-use super::Store;
-use crate::ffi::{Propagate, Str, Text};
+use super::{Store, WORDS};
+use crate::ffi::{EventClass, Propagate, Str, Text};
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -33,19 +33,84 @@ pub fn audience() -> Audience {
     }
 }
 
-impl Store<'_> {
-    /// Hands a change on as a plain command.
-    pub(super) fn propagate(&self, command: &CStr, args: &[&Str]) {
-        if self.is_heard() {
-            self.ctx.replicate(command, Propagate::Everywhere, args);
+/// A plain command by which a change is handed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Plain {
+    HSet,
+    HDel,
+    PExpireAt,
+    Persist,
+    Set,
+    /// `SET` with a time of expiry.
+    SetUntil,
+    Del,
+}
+
+impl Plain {
+    fn command(self) -> &'static CStr {
+        match self {
+            Plain::HSet => c"HSET",
+            Plain::HDel => c"HDEL",
+            Plain::PExpireAt => c"PEXPIREAT",
+            Plain::Persist => c"PERSIST",
+            Plain::Set | Plain::SetUntil => c"SET",
+            Plain::Del => c"DEL",
         }
     }
 
-    /// Hands a new time of expiry on, a unix time in ms.
+    /// The key events that the command raises, for each key that it changes.
+    pub fn events(self) -> &'static [(EventClass, &'static CStr)] {
+        const EXPIRE: (EventClass, &CStr) = (EventClass::Generic, c"expire");
+        const SET: (EventClass, &CStr) = (EventClass::String, c"set");
+        match self {
+            Plain::HSet => &[(EventClass::Hash, c"hset")],
+            Plain::HDel => &[(EventClass::Hash, c"hdel")],
+            Plain::PExpireAt => &[EXPIRE],
+            Plain::Persist => &[(EventClass::Generic, c"persist")],
+            Plain::Set => &[SET],
+            Plain::SetUntil => &[SET, EXPIRE],
+            Plain::Del => &[(EventClass::Generic, c"del")],
+        }
+    }
+}
+
+impl Store<'_> {
+    /// Tells everybody of a change of the key that comes first among the
+    /// arguments: as a key event, and as a plain command to replicas and the AOF.
+    pub(super) fn propagate(&self, change: Plain, args: &[&Str]) {
+        if let Some(key) = args.first() {
+            self.note_plain(change, key);
+        }
+        if self.is_heard() {
+            self.db.replicate(change.command(), Propagate::Everywhere, args);
+        }
+    }
+
+    /// The same of keys that were deleted.
+    pub(super) fn propagate_deletion(&self, keys: &[&Str]) {
+        for key in keys {
+            self.note_plain(Plain::Del, key);
+        }
+        if !keys.is_empty() && self.is_heard() {
+            self.db.replicate(Plain::Del.command(), Propagate::Everywhere, keys);
+        }
+    }
+
+    /// The same of a new time of expiry, a unix time in ms.
     pub(super) fn propagate_expiry(&self, key: &Str, at: i64) {
+        self.note_plain(Plain::PExpireAt, key);
         if self.is_heard() {
             let args = [key, &Text::number(at)];
-            self.ctx.replicate(c"PEXPIREAT", Propagate::Everywhere, &args);
+            self.db.replicate(Plain::PExpireAt.command(), Propagate::Everywhere, &args);
+        }
+    }
+
+    /// The same of a string that was set until then, a unix time in ms.
+    pub(super) fn propagate_set_until(&self, key: &Str, value: &Str, at: i64) {
+        self.note_plain(Plain::SetUntil, key);
+        if self.is_heard() {
+            let args = [key, value, &WORDS.pxat, &Text::number(at)];
+            self.db.replicate(Plain::SetUntil.command(), Propagate::Everywhere, &args);
         }
     }
 
@@ -56,7 +121,7 @@ impl Store<'_> {
             return true;
         }
         if !self.counted.get() {
-            self.counted.set(self.ctx.count_change());
+            self.counted.set(self.db.ctx().count_change());
         }
         !self.counted.get()
     }

@@ -1,6 +1,7 @@
 //! Changing a lock: from what the keys say to what it shall be, in as few
 //! writes and propagated commands as it takes.
 
+use super::audience::Plain;
 use super::fields::{Fields, Word};
 use super::holds::{Field, Stored, Whose};
 use super::names::write_field;
@@ -9,11 +10,11 @@ use super::publish::whose;
 use super::seen::{Seen, Stale};
 use super::{text, Error, Owner, Store, Words, WORDS};
 use crate::core::{announcement, Announcement, End, Lock, Mode};
-use crate::ffi::{Access, Key, Propagate, Str, Text};
+use crate::ffi::{Access, Key, Kind, Str, Text};
 use smallvec::SmallVec;
 
 /// Timeout keys that are open for writing, by number.
-type Opened<'c> = SmallVec<[(u64, Text, Key<'c>); 1]>;
+pub(super) type Opened<'c> = SmallVec<[(u64, Text, Key<'c>); 1]>;
 
 /// What a FORCEUNLOCK removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +46,7 @@ impl<'c> Store<'c> {
     fn delete_vacated(&mut self) {
         self.vacated = None;
         self.delete_hash();
-        self.propagate(c"DEL", &[self.key]);
+        self.propagate_deletion(&[self.key]);
     }
 
     /// Makes the lock that was `seen` into `after`, as the owner who looked
@@ -64,7 +65,7 @@ impl<'c> Store<'c> {
             // The hash outlived its holders; it is not the one to go on with.
             Some(mode) if lapsed => self.write(&Seen::nothing(), owner, after, mode, |store| {
                 store.delete_hash();
-                store.propagate(c"DEL", &[store.key]);
+                store.propagate_deletion(&[store.key]);
             })?,
             Some(mode) => self.write(seen, owner, after, mode, |_| {})?,
             None if seen.hash.is_some() => self.delete_lock(seen, owner)?,
@@ -149,9 +150,9 @@ impl<'c> Store<'c> {
             return Ok(());
         };
         hash.hash_set_two([(mode_field, Some(value)), (field, Some(one))]);
-        self.propagate(c"HSET", &[self.key, mode_field, value, field, one]);
+        self.propagate(Plain::HSet, &[self.key, mode_field, value, field, one]);
         self.write_end(hash, None, after.end);
-        self.ctx.signal_modified(self.key);
+        self.db.signal_modified(self.key);
         self.write_timeouts(owner.bytes(), first.as_slice(), opened);
         Ok(())
     }
@@ -167,10 +168,10 @@ impl<'c> Store<'c> {
             return false;
         };
         hash.hash_set_two([(left, None), (field, Some(one))]);
-        self.propagate(c"HDEL", &[self.key, left]);
-        self.propagate(c"HSET", &[self.key, field, one]);
+        self.propagate(Plain::HDel, &[self.key, left]);
+        self.propagate(Plain::HSet, &[self.key, field, one]);
         self.write_end(hash, None, after.end);
-        self.ctx.signal_modified(self.key);
+        self.db.signal_modified(self.key);
         self.vacated = None;
         true
     }
@@ -184,7 +185,7 @@ impl<'c> Store<'c> {
         }
         if seen.own.slots.is_empty() {
             self.delete_hash();
-            self.propagate(c"DEL", &[self.key]);
+            self.propagate_deletion(&[self.key]);
             return Ok(());
         }
         let (steps, _) = renumber(&seen.own.slots, &[])?;
@@ -207,7 +208,7 @@ impl<'c> Store<'c> {
         {
             // Its holders have lapsed; it is no lock that could be forced.
             self.delete_hash();
-            self.propagate(c"DEL", &[self.key]);
+            self.propagate_deletion(&[self.key]);
             self.announce(announcement(Some(mode), true, None), last.unwrap_or_default());
         }
         let mode = found.as_ref().map(|(mode, _)| *mode);
@@ -287,25 +288,33 @@ impl<'c> Store<'c> {
         };
         fields.write(self, hash);
         self.write_end(hash, before.map(|hash| hash.end), end);
-        self.ctx.signal_modified(self.key);
+        self.db.signal_modified(self.key);
     }
 
-    fn write_end(&self, hash: &Key<'_>, before: Option<End>, end: End) {
+    pub(super) fn write_end(&self, hash: &Key<'_>, before: Option<End>, end: End) {
         match end {
             _ if before == Some(end) => {}
-            End::At(at) => {
-                hash.set_expiry(Some(at));
-                self.propagate_expiry(self.key, at);
-            }
-            End::Never if before.is_some() => {
-                hash.set_expiry(None);
-                self.propagate(c"PERSIST", &[self.key]);
-            }
-            End::Never => {}
+            // A new hash has no expiry.
+            End::Never if before.is_none() => {}
+            end => self.expire(hash, self.key, end),
         }
     }
 
-    fn write_timeouts(&self, owner: &[u8], steps: &[Step], mut opened: Opened<'c>) {
+    /// Gives a key that is there another end.
+    fn expire(&self, key: &Key<'_>, name: &Str, end: End) {
+        match end {
+            End::At(at) => {
+                key.set_expiry(Some(at));
+                self.propagate_expiry(name, at);
+            }
+            End::Never => {
+                key.set_expiry(None);
+                self.propagate(Plain::Persist, &[name]);
+            }
+        }
+    }
+
+    pub(super) fn write_timeouts(&self, owner: &[u8], steps: &[Step], mut opened: Opened<'c>) {
         for step in steps {
             if let Some(at) = opened.iter().position(|(number, ..)| *number == step.number()) {
                 if let Step::Set(_, end) = *step {
@@ -317,15 +326,12 @@ impl<'c> Store<'c> {
             let name = text(&self.name.timeout(owner, step.number()));
             match *step {
                 Step::Set(_, end) => self.set(&name, self.key, end),
-                Step::Expire(_, End::At(at)) => {
+                Step::Expire(_, end) => {
                     if let Some(key) = self.open_derived(&name, Access::Write) {
-                        key.set_expiry(Some(at));
-                        self.propagate_expiry(&name, at);
-                        self.ctx.signal_modified(&name);
+                        self.expire(&key, &name, end);
+                        self.db.signal_modified(&name);
                     }
                 }
-                // Nothing makes a read hold endless that was not.
-                Step::Expire(_, End::Never) => {}
                 Step::Delete(_) => self.delete(None, [&name]),
             }
         }
@@ -343,20 +349,17 @@ impl<'c> Store<'c> {
         match end {
             End::At(at) => {
                 key.set_expiry(Some(at));
-                if self.is_heard() {
-                    let args = [name, value, &WORDS.pxat, &Text::number(at)];
-                    self.ctx.replicate(c"SET", Propagate::Everywhere, &args);
-                }
+                self.propagate_set_until(name, value, at);
             }
-            End::Never => self.propagate(c"SET", &[name, value]),
+            End::Never => self.propagate(Plain::Set, &[name, value]),
         }
-        self.ctx.signal_modified(name);
+        self.db.signal_modified(name);
     }
 
     fn delete_hash(&mut self) {
         if let Some(hash) = &mut self.hash {
             hash.delete();
-            self.ctx.signal_modified(self.key);
+            self.db.signal_modified(self.key);
         }
     }
 
@@ -369,13 +372,14 @@ impl<'c> Store<'c> {
     ) {
         let mut all: SmallVec<[&Str; 4]> = done.into_iter().collect();
         for name in names {
-            if let Some(mut key) = self.open_derived(name, Access::Write) {
+            let key = self.open_derived(name, Access::Write);
+            if let Some(mut key) = key.filter(|key| key.kind() != Kind::Empty) {
                 key.delete();
-                self.ctx.signal_modified(name);
+                self.db.signal_modified(name);
+                all.push(name);
             }
-            all.push(name);
         }
-        self.propagate(c"DEL", &all);
+        self.propagate_deletion(&all);
     }
 }
 

@@ -1,5 +1,6 @@
 //! What shall change in a lock's hash.
 
+use super::audience::Plain;
 use super::{Store, WORDS};
 use crate::core::Mode;
 use crate::ffi::{Key, Str, Text};
@@ -69,7 +70,7 @@ impl<'a> Fields<'a> {
             if let [field, value] = *pairs.remainder() {
                 hash.hash_set(field, Some(value));
             }
-            store.propagate(c"HSET", &args);
+            store.propagate(Plain::HSet, &args);
         }
         if !self.delete.is_empty() {
             args.clear();
@@ -78,7 +79,7 @@ impl<'a> Fields<'a> {
                 hash.hash_set(field.str(), None);
                 args.push(field.str());
             }
-            store.propagate(c"HDEL", &args);
+            store.propagate(Plain::HDel, &args);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Reading holds: what the hash counts, and what the timeout keys say of it.
 
-use super::lock::mode_of;
+use super::hash::{count, mode_of};
 use super::names::{field_name, FieldName};
 use super::numbering::{live_ends, Slot, Slots};
 use super::{text, Error, Store};
@@ -76,20 +76,6 @@ pub(super) enum Excess {
     Ignore,
 }
 
-/// A count in the hash: a positive integer in plain decimal.
-pub(super) fn count(text: &[u8]) -> Result<u64, Error> {
-    if text == b"1" {
-        return Ok(1);
-    }
-    let plain = matches!(text.first(), Some(b'1'..=b'9')) && text.iter().all(u8::is_ascii_digit);
-    std::str::from_utf8(text)
-        .ok()
-        .filter(|_| plain)
-        .and_then(|text| text.parse::<i64>().ok())
-        .and_then(|number| u64::try_from(number).ok())
-        .ok_or(Error::WrongType("a field of the hash is no count of holds"))
-}
-
 impl<'c> Store<'c> {
     /// Who writes, if anybody does.
     pub fn writer(&self) -> Result<Option<Vec<u8>>, Error> {
@@ -138,7 +124,8 @@ impl<'c> Store<'c> {
         (1..=count).map(|number| self.slot(owner, number)).collect()
     }
 
-    fn slot(&self, owner: &[u8], number: u64) -> Result<Slot, Error> {
+    /// What the timeout key of an owner's read hold says.
+    pub(super) fn slot(&self, owner: &[u8], number: u64) -> Result<Slot, Error> {
         let name = text(&self.name.timeout(owner, number));
         let Some(key) = self.open_derived(&name, self.access) else {
             return Ok(Slot::Lapsed);
@@ -147,7 +134,7 @@ impl<'c> Store<'c> {
             Whose::Nobody => Slot::Lapsed,
             Whose::Ours => {
                 let end = key.expiry().map_or(End::Never, End::At);
-                if end.is_past(self.now()) {
+                if self.is_past(end) {
                     Slot::Lapsed
                 } else {
                     self.kept.replace(Some((name, key)));
@@ -177,18 +164,4 @@ pub(super) enum Whose {
     Nobody,
     Ours,
     Other(Vec<u8>),
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn counts_are_plain_positive_integers() {
-        assert_eq!(count(b"1"), Ok(1));
-        assert_eq!(count(b"9223372036854775807"), Ok(i64::MAX as u64));
-        for text in ["", "0", "-1", "+1", "01", "1 ", " 1", "1.0", "x", "9223372036854775808"] {
-            assert!(count(text.as_bytes()).is_err(), "{text:?}");
-        }
-    }
 }

@@ -1,20 +1,24 @@
 //! Looking at a lock.
 
-use super::holds::{count, Excess, Field, Stored};
-use super::names::{field_name, write_field, FieldName};
+use super::hash::{check_writer, count, end_of, mode_of, write_count};
+use super::holds::{Excess, Field, Stored};
+use super::names::{field_name, FieldName};
 use super::numbering::{live_ends, Slots};
 use super::seen::{OwnStored, Seen, Stale};
-use super::{is_cluster, text, Entry, Error, Held, LockName, Owner, Reserved, WORDS};
+use super::served::serves_slot;
+use super::{is_cluster, Entry, Error, Held, LockName, LockRef, Owner, Reserved};
 use crate::core::{End, Ends, Holds, Lock, Millis, Mode, Others};
-use crate::ffi::{Access, Ctx, Key, Kind, Str, Text};
+use crate::ffi::{Access, AskedFor, Ctx, Db, Key, Kind, Str, Text};
 use std::cell::{Cell, RefCell};
 
 /// The keys of one lock, for the length of one command.
 pub struct Store<'c> {
-    pub(super) ctx: Ctx<'c>,
+    pub(super) db: Db<'c>,
     pub(super) key: &'c Str,
     pub(super) name: LockName<'c>,
     pub(super) access: Access,
+    /// The key events that somebody wants.
+    pub(super) asked: AskedFor,
     /// Whether the server has counted a change that nobody hears of.
     pub(super) counted: Cell<bool>,
     /// The time, once it was asked for.
@@ -78,31 +82,32 @@ impl Beside<'_> {
 
 impl<'c> Store<'c> {
     /// The keys of the lock `key`, for reading or also for writing.
-    pub fn open(ctx: Ctx<'c>, key: &'c Str, access: Access) -> Result<Store<'c>, Error> {
-        Ok(Store::of(ctx, key, Store::check(ctx, key)?, access))
+    pub fn open(db: Db<'c>, key: &'c Str, access: Access) -> Result<Store<'c>, Error> {
+        Ok(Store::of(db, key, Store::check(db, key, access)?, access))
     }
 
-    /// Checks that a key can be a lock's, and that this server has it.
+    /// Checks that a key can be a lock's, and that this server serves it.
     #[inline(always)]
-    pub fn check(ctx: Ctx<'c>, key: &'c Str) -> Result<LockName<'c>, Error> {
+    pub fn check(db: Db<'c>, key: &'c Str, access: Access) -> Result<LockName<'c>, Error> {
         let name = LockName::new(key.bytes(), is_cluster())?;
-        if is_cluster() && !serves_slot(ctx, name) {
-            return Err(Error::TryAgain);
+        if is_cluster() {
+            serves_slot(db.ctx(), name, access)?;
         }
         Ok(name)
     }
 
     /// The keys of the lock of this name, which was checked.
     #[inline(always)]
-    pub fn of(ctx: Ctx<'c>, key: &'c Str, name: LockName<'c>, access: Access) -> Store<'c> {
+    pub fn of(db: Db<'c>, key: &'c Str, name: LockName<'c>, access: Access) -> Store<'c> {
         Store {
-            ctx,
+            db,
             key,
             name,
             access,
+            asked: db.ctx().asked_for(),
             counted: Cell::new(false),
             now: Cell::new(None),
-            hash: ctx.open(key, access),
+            hash: db.open(key, access),
             looked: Cell::new(0),
             kept: RefCell::new(None),
             reserved: RefCell::new(None),
@@ -116,13 +121,13 @@ impl<'c> Store<'c> {
     pub(super) fn open_derived(&self, name: &Str, access: Access) -> Option<Key<'c>> {
         match self.kept.take() {
             Some((kept, key)) if kept.bytes() == name.bytes() => Some(key),
-            _ => self.ctx.open(name, access),
+            _ => self.db.open(name, access),
         }
     }
 
-    /// The lock's name.
-    pub fn name(&self) -> &'c [u8] {
-        self.name.bytes()
+    /// Which lock it is.
+    pub fn lock(&self) -> LockRef<'c> {
+        LockRef { db: self.db.number(), name: self.name.bytes() }
     }
 
     /// How many fields the hash has; a writer's has two.
@@ -213,16 +218,23 @@ impl<'c> Store<'c> {
         self.vacated.is_none() && self.hash.as_ref().is_some_and(|key| key.kind() != Kind::Empty)
     }
 
-    /// Whether the server would let a waiter's own command write now.
-    pub fn may_grant(&self) -> bool {
-        !self.ctx.writes_are_paused() && self.ctx.would_write(&text(&self.name.probe(1)))
+    /// The context that it was opened in.
+    pub fn ctx(&self) -> Ctx<'c> {
+        self.db.ctx()
     }
 
     /// The time that this command goes by.
     pub fn now(&self) -> Millis {
-        let now = self.now.get().unwrap_or_else(|| self.ctx.now());
+        let now = self.now.get().unwrap_or_else(|| self.db.ctx().now());
         self.now.set(Some(now));
         now
+    }
+
+    /// Whether the end of a key that is there has passed. Where the server does
+    /// not tell at which time it stands still, it lives while the server shows it.
+    #[inline(always)]
+    pub fn is_past(&self, end: End) -> bool {
+        end.is_past(self.now()) && !self.db.ctx().stands_still_unseen()
     }
 
     /// The lock's hash, if it is there.
@@ -232,6 +244,8 @@ impl<'c> Store<'c> {
         };
         match key.kind() {
             Kind::Empty => Ok(None),
+            // A replica that serves old data while it loads shows what has lapsed.
+            Kind::Hash if self.access == Access::Read && self.is_past(end_of(key)) => Ok(None),
             Kind::Hash => Ok(Some(key)),
             Kind::String | Kind::Other => Err(Error::WrongType("the key holds no lock")),
         }
@@ -290,6 +304,7 @@ impl<'c> Store<'c> {
         } else {
             self.others(hash, owner.bytes(), stale.mode, survey, &mut earliest, &mut met)?
         };
+        check_writer(mode, holds.writes > 0 || others == Others::Writer)?;
         let lock = Lock { own: holds, others, end: stale.end };
         let lock = if lock.is_free() { Lock::free() } else { lock };
         Ok(Seen { lock, earliest, holds: met, hash: Some(stale), own, single, debris })
@@ -405,6 +420,7 @@ impl<'c> Store<'c> {
                 entries.push(Entry { owner, held });
             }
         }
+        check_writer(mode, entries.iter().any(|entry| matches!(entry.held, Held::Writes(_))))?;
         Ok((!entries.is_empty()).then_some((end_of(hash), entries)))
     }
 
@@ -416,31 +432,7 @@ impl<'c> Store<'c> {
         };
         let mode = mode_of(hash)?;
         let fields = self.fields(hash, Excess::Ignore).collect::<Result<Vec<_>, _>>()?;
+        check_writer(mode, fields.iter().any(|field| matches!(field.stored, Stored::Writes(_))))?;
         Ok(Some((mode, fields)))
     }
-}
-
-/// A command on two keys that never exist is refused exactly while their slot
-/// is on its way between nodes: then a lock's timeout keys may be gone before
-/// its hash, or come after it.
-fn serves_slot(ctx: Ctx<'_>, name: LockName<'_>) -> bool {
-    let probe = |number| text(&name.probe(number));
-    ctx.can_serve(&probe(1), &probe(2))
-}
-
-pub(super) fn mode_of(hash: &Key<'_>) -> Result<Mode, Error> {
-    match hash.hash_get(&WORDS.mode).as_deref().map(Str::bytes) {
-        Some(b"read") => Ok(Mode::Read),
-        Some(b"write") => Ok(Mode::Write),
-        Some(_) => Err(Error::WrongType("the hash has an unknown mode")),
-        None => Err(Error::WrongType("the hash has no mode")),
-    }
-}
-
-fn write_count(hash: &Key<'_>, owner: &[u8]) -> Result<u64, Error> {
-    hash.hash_get(&text(&write_field(owner))).map_or(Ok(0), |value| count(value.bytes()))
-}
-
-fn end_of(hash: &Key<'_>) -> End {
-    hash.expiry().map_or(End::Never, End::At)
 }

@@ -6,7 +6,10 @@
 mod audience;
 mod change;
 mod fields;
+mod hash;
 mod holds;
+mod key_events;
+mod lengthen;
 mod lock;
 mod names;
 mod numbering;
@@ -14,17 +17,20 @@ mod owner;
 mod publish;
 mod reservation;
 mod seen;
+mod served;
 mod slot;
 
 pub use audience::{audience, write_for, Audience};
 pub use change::Forced;
 pub use holds::{Entry, Held};
+pub use key_events::{take_key_events, KeyEvent, What};
 pub use lock::{Store, Survey};
-pub use names::{locks_of_key, LockName};
+pub use names::{hold_of_key, locks_of_key, LockName};
 pub use owner::Owner;
 pub use publish::{announce_by, loop_awakes, loop_is_done, Channels, ClusterPublish};
 pub use reservation::Reserved;
 pub use seen::Seen;
+pub use served::is_here;
 pub use slot::{slot_owner, SlotOwner};
 
 use crate::ffi::{Ctx, MainThread, Recent, Text};
@@ -47,20 +53,41 @@ pub enum Error {
     BadOwner(&'static str),
     /// The lock's keys would not share a slot.
     CrossSlot,
-    /// The lock's slot is being migrated.
+    /// The lock's slot is being migrated, or another node serves it.
     TryAgain,
+    /// The cluster is down, as this says.
+    ClusterDown(&'static str),
+}
+
+impl Error {
+    /// Whether the keys cannot be looked at because the cluster does not allow it now. They
+    /// may well be here.
+    pub fn is_unserved(&self) -> bool {
+        matches!(self, Error::TryAgain | Error::ClusterDown(_))
+    }
+}
+
+/// A lock: a name alone, without its database, is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LockRef<'a> {
+    /// The number of its database.
+    pub db: i32,
+    /// Its name.
+    pub name: &'a [u8],
 }
 
 /// Whether the server is part of a cluster.
 static CLUSTER: AtomicBool = AtomicBool::new(false);
 
 /// Learns once, at load, what does not change while the server runs.
-pub fn init(ctx: Ctx<'_>) {
+pub fn init(ctx: Ctx<'_>) -> Result<(), String> {
     CLUSTER.store(ctx.is_cluster(), Ordering::Relaxed);
-    ctx.signal_explicitly();
+    ctx.declare_options();
+    ctx.prepare_probes()
 }
 
-fn is_cluster() -> bool {
+/// Whether the server is a node of a cluster.
+pub fn is_cluster() -> bool {
     CLUSTER.load(Ordering::Relaxed)
 }
 
@@ -85,9 +112,14 @@ lazy_static! {
         zero: Text::new(b"0"),
         empty: Text::new(b""),
     });
+}
 
-    /// Names of keys, fields and channels that were used lately.
-    static ref NAMES: MainThread<Recent> = MainThread::new(Recent::new());
+/// Names of keys, fields and channels that were used lately.
+static NAMES: MainThread<Recent> = MainThread::new(Recent::new());
+
+/// Gives back what is kept for speed alone, before the module is unloaded.
+pub fn stop() {
+    NAMES.clear();
 }
 
 /// A name as a string of the server's.

@@ -98,7 +98,7 @@ impl<'a> LockName<'a> {
         self.derived(b"", b"{", b"}:rwlock_fence")
     }
 
-    /// A key that shares the slot and that nobody uses.
+    /// A key that shares the slot. Nobody uses it, if nobody knows the number.
     pub(super) fn probe(self, number: u64) -> Name<'a> {
         let probe: [&[u8]; 2] = [b"rwlock_probe:", b""];
         Name { rest: Some((probe, number)), ..self.derived(b"", b"{", b"}:") }
@@ -188,6 +188,19 @@ pub fn locks_of_key(key: &[u8]) -> impl Iterator<Item = Vec<u8>> + '_ {
     })
 }
 
+/// The owner and the number of the read hold whose timeout key this is, if it is one of
+/// this lock.
+pub fn hold_of_key<'k>(key: &'k [u8], lock: &[u8]) -> Option<(&'k [u8], u64)> {
+    let rest = match lock.contains(&b'{') {
+        true => key.strip_prefix(lock)?,
+        false => key.strip_prefix(b"{")?.strip_prefix(lock)?.strip_prefix(b"}")?,
+    };
+    let owner = without_timeout(rest.strip_prefix(b":")?)?;
+    let digits = rest.get(1 + owner.len() + TIMEOUT.len()..)?;
+    let number = std::str::from_utf8(digits).ok()?.parse().ok()?;
+    Some((owner, number))
+}
+
 /// A key with many colons could be derived from many locks.
 const MAX_GUESSES: usize = 16;
 
@@ -218,6 +231,23 @@ mod tests {
 
     fn lock(name: &[u8]) -> LockName<'_> {
         LockName::new(name, false).unwrap()
+    }
+
+    #[test]
+    fn a_timeout_key_tells_its_hold_once_the_lock_is_known() {
+        for (name, owner, number) in
+            [(&b"k"[..], &b"a"[..], 1), (b"{k}", b"a", 7), (b"k", b"a:b", 12)]
+        {
+            let key = whole(lock(name).timeout(owner, number));
+            assert_eq!(hold_of_key(&key, name), Some((owner, number)));
+            assert_eq!(hold_of_key(&key, b"other"), None);
+        }
+        let ambiguous = b"{k}:b:c:rwlock_timeout:3";
+        assert_eq!(hold_of_key(ambiguous, b"k"), Some((&b"b:c"[..], 3)));
+        assert_eq!(hold_of_key(ambiguous, b"{k}:b"), Some((&b"c"[..], 3)));
+        for none in ["{k}:wait_write", "k", "{k}:rwlock_timeout:", "{k}:a:rwlock_timeout:x"] {
+            assert_eq!(hold_of_key(none.as_bytes(), b"k"), None, "{none}");
+        }
     }
 
     fn whole(name: Name<'_>) -> Vec<u8> {

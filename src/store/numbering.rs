@@ -87,12 +87,6 @@ pub(super) fn free_numbers(slots: &[Slot]) -> impl Iterator<Item = u64> + '_ {
     (1..).filter(|&number| !matches!(slot(slots, number), Some(Slot::Foreign(_))))
 }
 
-/// The number of the live one of this rank.
-pub(super) fn number_of(slots: &[Slot], rank: usize) -> Option<u64> {
-    let live = numbered(slots).filter(|(_, slot)| matches!(slot, Slot::Live(_)));
-    live.map(|(number, _)| number).nth(rank)
-}
-
 /// The number that the live one of this number has once it is renumbered.
 pub(super) fn number_after(slots: &[Slot], number: u64) -> Option<u64> {
     rank_of(slots, number).and_then(|rank| free_numbers(slots).nth(rank))

@@ -4,7 +4,7 @@ use super::names::Name;
 use super::seen::Seen;
 use super::{audience, is_cluster, text, Audience, Owner, Store, WORDS};
 use crate::core::Announcement;
-use crate::ffi::{Ctx, MainThread, Propagate, Str, Text};
+use crate::ffi::{Ctx, Db, MainThread, Propagate, Str, Text};
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -85,16 +85,16 @@ impl Store<'_> {
     fn publish(&self, channel: &Name<'_>, message: &Str) {
         let channel = text(channel);
         if is_cluster() && !GLOBALLY.load(Ordering::Relaxed) {
-            self.ctx.publish_to_shard(&channel, message);
+            self.db.ctx().publish_to_shard(&channel, message);
             return;
         }
-        self.ctx.publish(&channel, message);
+        self.db.ctx().publish(&channel, message);
         if !is_cluster() && audience() == Audience::Replicas {
             if AWAKE.load(Ordering::Relaxed) {
-                let (db, message) = (self.ctx.db(), message.to_text());
+                let (db, message) = (self.db.number(), message.to_text());
                 LATER.borrow_mut().push(ForReplicas { db, channel, message });
             } else {
-                hand_on(self.ctx, &channel, message);
+                hand_on(self.db, &channel, message);
             }
         }
     }
@@ -102,7 +102,7 @@ impl Store<'_> {
 
 /// A message for the subscribers on replicas.
 struct ForReplicas {
-    /// The database that is selected, for the stream to stay in it.
+    /// The lock's database, for the stream to stay in it.
     db: i32,
     channel: Text,
     message: Text,
@@ -131,16 +131,13 @@ pub fn loop_is_done(ctx: Ctx<'_>) {
     if !ctx.situation().primary {
         return;
     }
-    let before = ctx.db();
     for ForReplicas { db, channel, message } in &messages {
-        ctx.select(*db);
-        hand_on(ctx, channel, message);
+        hand_on(ctx.in_db(*db), channel, message);
     }
-    ctx.select(before);
 }
 
-fn hand_on(ctx: Ctx<'_>, channel: &Str, message: &Str) {
-    ctx.replicate(c"PUBLISH", Propagate::ReplicasOnly, &[channel, message]);
+fn hand_on(db: Db<'_>, channel: &Str, message: &Str) {
+    db.replicate(c"PUBLISH", Propagate::ReplicasOnly, &[channel, message]);
 }
 
 /// Whose hold it was that ended, as the owner who looked saw the lock: its own,

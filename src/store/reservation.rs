@@ -1,6 +1,6 @@
 //! A polling writer's place, and the last fencing token.
 
-use super::holds::count;
+use super::hash::count;
 use super::names::{check_owner, Name};
 use super::{text, Error, Store};
 use crate::core::{End, Token};
@@ -34,7 +34,7 @@ impl Store<'_> {
         let owner = key.string().to_vec();
         check_owner(&owner).map_err(|_| wrong)?;
         let end = key.expiry().map_or(End::Never, End::At);
-        Ok((!end.is_past(self.now())).then_some(Reserved { owner, end }))
+        Ok((!self.is_past(end)).then_some(Reserved { owner, end }))
     }
 
     /// Leaves or refreshes an owner's reservation.
@@ -66,7 +66,7 @@ impl Store<'_> {
     /// A key that is a string or not there.
     fn string_key(&self, name: &Name<'_>, wrong: &Error) -> Result<Option<Key<'_>>, Error> {
         // A handle for reading is less to make, where nobody would notice.
-        let access = if self.ctx.looks_unseen() { Access::Read } else { self.access };
+        let access = if self.db.ctx().looks_unseen() { Access::Read } else { self.access };
         let Some(key) = self.open_derived(&text(name), access) else {
             return Ok(None);
         };

@@ -1,7 +1,7 @@
 //! What a look at a lock found.
 
 use super::holds::{Field, Stored};
-use super::numbering::{free_numbers, number_after, number_of, rank_of, Slot, Slots};
+use super::numbering::{free_numbers, number_after, rank_of, Slot, Slots};
 use crate::core::{End, Lock, Mode};
 
 /// What a look at a lock found: the truth, and what the keys say where that is
@@ -57,25 +57,8 @@ impl Seen {
         self.hash.is_some()
     }
 
-    /// Whether a write hold of the owner would be its first, on a hash that was
-    /// there already.
-    pub fn begins_writing(&self) -> bool {
-        self.hash.is_some() && self.lock.own.writes == 0
-    }
-
-    /// The number of the owner's live read hold of this rank.
-    pub fn number_of(&self, rank: usize) -> Option<u64> {
-        number_of(&self.own.slots, rank)
-    }
-
-    /// The number that the owner's read hold of this number has after a commit.
-    /// None when it has lapsed.
-    pub fn number_after(&self, number: u64) -> Option<u64> {
-        number_after(&self.own.slots, number)
-    }
-
-    /// The owners whose lapsed holds a commit removes, each with the same
-    /// function for its read holds.
+    /// The owners whose lapsed holds a commit removes, each with the number that a
+    /// read hold of its of this number has then; None when it has lapsed.
     pub fn mended(&self) -> impl Iterator<Item = (&[u8], impl Fn(u64) -> Option<u64> + '_)> {
         self.debris.iter().map(|field| {
             let slots: &[Slot] = match &field.stored {

@@ -1,48 +1,104 @@
 //! Which node of a cluster serves a slot.
 
-use crate::ffi::Ctx;
+use crate::ffi::{Ctx, Tree};
 
 /// The node that serves a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SlotOwner {
     /// This one, though the slot may be on its way.
     Myself,
-    /// Another one: the error that sends a client there.
-    Other(String),
+    /// Another one.
+    Other(Redirect),
     /// None.
     Nobody,
+    /// The server does not tell.
+    Unknown,
+}
+
+/// Where the keys of a slot are, as the server would tell a client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Redirect {
+    slot: u16,
+    /// An address, a host name, `?` for one that is not known, or nothing for the one that
+    /// the client knows: as `cluster-preferred-endpoint-type` says.
+    endpoint: Vec<u8>,
+    port: Option<i64>,
+    tls_port: Option<i64>,
+}
+
+impl Redirect {
+    /// The error that sends a client there, whether it is connected by TLS or not.
+    pub fn error(&self, tls: bool) -> String {
+        let port = if tls { self.tls_port.or(self.port) } else { self.port.or(self.tls_port) };
+        let endpoint = String::from_utf8_lossy(&self.endpoint);
+        format!("MOVED {} {endpoint}:{}", self.slot, port.unwrap_or_default())
+    }
 }
 
 /// Who serves the slot of this key.
 pub fn slot_owner(ctx: Ctx<'_>, key: &[u8]) -> SlotOwner {
-    let nodes = ctx.cluster_nodes().unwrap_or_default();
-    owner_in(&String::from_utf8_lossy(&nodes), slot(key))
-}
-
-/// The owner of a slot, as the text of CLUSTER NODES tells it.
-fn owner_in(nodes: &str, slot: u16) -> SlotOwner {
-    for line in nodes.lines() {
-        let mut words = line.split(' ');
-        let (address, flags) = (words.nth(1).unwrap_or(""), words.next().unwrap_or(""));
-        if !words.skip(5).any(|range| covers(range, slot)) {
-            continue;
-        }
-        if flags.split(',').any(|flag| flag == "myself") {
-            return SlotOwner::Myself;
-        }
-        let host = address.split('@').next().unwrap_or("");
-        return SlotOwner::Other(format!("MOVED {slot} {host}"));
+    match (ctx.cluster_shards(), ctx.node_id()) {
+        (Some(Tree::List(shards)), Some(me)) => owner_in(&shards, &me, slot(key)),
+        _ => SlotOwner::Unknown,
     }
-    SlotOwner::Nobody
 }
 
-/// Whether a range (`7`, `0-5460`) has the slot. One on its way (`[7->-id]`)
-/// is no range.
-fn covers(range: &str, slot: u16) -> bool {
-    let (first, last) = range.split_once('-').unwrap_or((range, range));
-    match (first.parse::<u16>(), last.parse::<u16>()) {
-        (Ok(first), Ok(last)) => (first..=last).contains(&slot),
-        _ => false,
+/// The owner of a slot, as the reply of CLUSTER SHARDS tells it to the node `me`. CLUSTER
+/// NODES does not have the preferred endpoint, CLUSTER SLOTS has one port only.
+fn owner_in(shards: &[Tree], me: &[u8], slot: u16) -> SlotOwner {
+    let has_slot = |shard: &&Tree| {
+        let ranges = list(field(shard, "slots"));
+        ranges.chunks_exact(2).any(|range| match range {
+            [Tree::Integer(first), Tree::Integer(last)] => {
+                (*first..=*last).contains(&i64::from(slot))
+            }
+            _ => false,
+        })
+    };
+    let Some(shard) = shards.iter().find(has_slot) else {
+        return SlotOwner::Nobody;
+    };
+    let primaries = list(field(shard, "nodes"));
+    let mut primaries = primaries.iter().filter(|node| text(field(node, "role")) == b"master");
+    let first = primaries.clone().next();
+    // A primary that failed stays in the shard of the one that took over.
+    let primary = primaries.find(|node| text(field(node, "health")) != b"fail").or(first);
+    match primary {
+        None => SlotOwner::Nobody,
+        Some(node) if text(field(node, "id")) == me => SlotOwner::Myself,
+        Some(node) => SlotOwner::Other(Redirect {
+            slot,
+            endpoint: text(field(node, "endpoint")).to_vec(),
+            port: integer(field(node, "port")),
+            tls_port: integer(field(node, "tls-port")),
+        }),
+    }
+}
+
+/// The value behind this name.
+fn field<'t>(map: &'t Tree, name: &str) -> &'t Tree {
+    let pair = list(map).chunks_exact(2).find(|pair| text(&pair[0]) == name.as_bytes());
+    pair.map_or(&Tree::Nothing, |pair| &pair[1])
+}
+
+fn list(tree: &Tree) -> &[Tree] {
+    match tree {
+        Tree::List(list) => list,
+        _ => &[],
+    }
+}
+
+fn text(tree: &Tree) -> &[u8] {
+    match tree {
+        Tree::Text(text) => text,
+        _ => b"",
+    }
+}
+
+fn integer(tree: &Tree) -> Option<i64> {
+    match tree {
+        Tree::Integer(number) => Some(*number),
+        _ => None,
     }
 }
 
@@ -87,14 +143,42 @@ mod tests {
         assert_ne!(slot(b"{}foo"), slot(b"{}bar"));
     }
 
+    fn word(word: &str) -> Tree {
+        Tree::Text(word.into())
+    }
+
+    fn node(id: &str, role: &str, health: &str, ports: &[(&str, i64)]) -> Tree {
+        let mut fields = vec![word("id"), word(id), word("role"), word(role)];
+        fields.extend([word("health"), word(health), word("endpoint"), word("host")]);
+        for (name, port) in ports {
+            fields.extend([word(name), Tree::Integer(*port)]);
+        }
+        Tree::List(fields)
+    }
+
+    fn shard(slots: &[i64], nodes: Vec<Tree>) -> Tree {
+        let slots = Tree::List(slots.iter().map(|slot| Tree::Integer(*slot)).collect());
+        Tree::List(vec![word("slots"), slots, word("nodes"), Tree::List(nodes)])
+    }
+
     #[test]
     fn the_owner_of_a_slot_is_found() {
-        let nodes = "a 127.0.0.1:1@11 myself,master - 0 0 1 connected 0-99 [100->-b]\n\
-                     b 127.0.0.1:2@12,host master - 0 0 2 connected 100 200-300\n\
-                     c 127.0.0.1:3@13 slave b 0 0 2 connected\n";
-        assert_eq!(owner_in(nodes, 99), SlotOwner::Myself);
-        assert_eq!(owner_in(nodes, 100), SlotOwner::Other("MOVED 100 127.0.0.1:2".into()));
-        assert_eq!(owner_in(nodes, 250), SlotOwner::Other("MOVED 250 127.0.0.1:2".into()));
-        assert_eq!(owner_in(nodes, 301), SlotOwner::Nobody);
+        let replica = node("r", "replica", "online", &[("port", 9)]);
+        let failed = node("f", "master", "fail", &[("port", 8)]);
+        let b = node("b", "master", "online", &[("port", 2), ("tls-port", 3)]);
+        let shards = [
+            shard(&[0, 99], vec![node("a", "master", "online", &[("port", 1)])]),
+            shard(&[100, 100, 200, 300], vec![replica, failed, b]),
+            shard(&[400, 400], vec![node("c", "master", "fail", &[("tls-port", 4)])]),
+        ];
+        let moved = |slot, tls| match owner_in(&shards, b"a", slot) {
+            SlotOwner::Other(redirect) => redirect.error(tls),
+            owner => format!("{owner:?}"),
+        };
+        assert_eq!(moved(99, false), "Myself");
+        assert_eq!(moved(100, false), "MOVED 100 host:2");
+        assert_eq!(moved(250, true), "MOVED 250 host:3");
+        assert_eq!(moved(400, false), "MOVED 400 host:4");
+        assert_eq!(moved(301, false), "Nobody");
     }
 }

@@ -125,7 +125,8 @@ fn the_last_of_many_readers_is_named() {
     let mut con = server.connection();
     let mut subscriber = Subscriber::channel(&server, b"{k}:channel");
     // They lapse in an order that is not that of their names, and the one who
-    // leaves was to be the last. All leases begin in the same moment.
+    // leaves was to be the last. Most servers begin all leases in the same moment;
+    // Redis 7.0 does not, so the ends are asked for.
     let lease = |n: i32| 200 + n * 37 % 100 * 10;
     assert_ok(run(&mut con, "MULTI"));
     for n in 0..100 {
@@ -133,10 +134,17 @@ fn the_last_of_many_readers_is_named() {
     }
     run(&mut con, "RWLOCK.RLOCK k leaves 60000").expect("queued");
     run(&mut con, "RWLOCK.UNLOCK k leaves").expect("queued");
+    for n in 0..100 {
+        run(&mut con, &format!("PEXPIRETIME {{k}}:r{n}:rwlock_timeout:1")).expect("queued");
+    }
     let replies = list(run(&mut con, "EXEC"));
     assert_eq!(int(&replies[101]), 0);
-    let last = (0..100).max_by_key(|n| lease(*n)).expect("some");
-    assert_eq!(subscriber.next().1, format!("r{last}_del_read"));
+    let ends: Vec<i64> = replies[102..].iter().map(int).collect();
+    let latest = ends.iter().max().expect("an end");
+    let last = (0..100).filter(|n| ends[*n] == *latest);
+    let last: Vec<String> = last.map(|n| format!("r{n}_del_read")).collect();
+    let named = subscriber.next().1;
+    assert!(last.contains(&named), "{named} instead of {last:?}");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::harness::{
     Server,
 };
 use crate::loading::unload;
-use crate::observe::{inspect, run};
+use crate::observe::{info_number, inspect, run};
 use crate::pending::{assert_prompt, local_clock, Pending};
 
 fn waiters(con: &mut Connection, lock: &str) -> i64 {
@@ -79,6 +79,66 @@ fn nobody_is_granted_a_lock_while_memory_is_used_up() {
     assert_eq!(waiters(&mut con, "lock"), 1);
     assert_ok(call!(con, "CONFIG", "SET", "maxmemory", 0));
     waiter.is_granted();
+}
+
+/// A server with 20 MB of keys, of which those that end first are evicted first: not the
+/// locks of these tests.
+fn evicting(policy: &str) -> (Server, Connection) {
+    let server = Server::builder().start();
+    let mut con = server.connection();
+    let fill = "for i = 1, 20000 do redis.call('SET', 'filler:' .. i, ARGV[1], 'EX', 1000) end";
+    call!(con, "EVAL", fill, 0, "x".repeat(1_000)).expect("fill it");
+    assert_ok(call!(con, "CONFIG", "SET", "maxmemory-policy", policy));
+    (server, con)
+}
+
+fn used_memory(server: &Server) -> i64 {
+    info_number(server, "memory", "used_memory")
+}
+
+#[test]
+fn an_idle_server_over_its_limit_grants_where_a_command_would_evict() {
+    let (server, mut con) = evicting("noeviction");
+    let mut session = server.connection();
+    assert_ok(run(&mut session, "RWLOCK.WLOCK lock a 600000000 SESSION"));
+    let mut waiter = Pending::waits(&server, "WLOCK lock b 600000000 BLOCK 0");
+    assert_ok(call!(con, "CONFIG", "SET", "maxmemory", used_memory(&server) - 5_000_000));
+    // It evicts with the next command, and none comes.
+    assert_ok(call!(con, "CONFIG", "SET", "maxmemory-policy", "volatile-ttl"));
+    drop(session);
+    waiter.is_granted();
+}
+
+#[test]
+fn a_full_cache_hands_every_lock_over() {
+    let (server, mut con) = evicting("volatile-ttl");
+    for round in 0..100 {
+        assert_ok(run(&mut con, "RWLOCK.WLOCK lock a 600000000"));
+        let mut waiter = Pending::waits(&server, "WLOCK lock b 600000000 BLOCK 0");
+        assert_ok(call!(con, "CONFIG", "SET", "maxmemory", used_memory(&server) + 20_000));
+        // Between the eviction before the transaction and UNLOCK the limit is passed.
+        let replies: Vec<Value> = redis::pipe()
+            .atomic()
+            .cmd("SET")
+            .arg("filler:large")
+            .arg("x".repeat(100_000))
+            .arg("EX")
+            .arg(10)
+            .cmd("RWLOCK.UNLOCK")
+            .arg("lock")
+            .arg("a")
+            // By the time of the next command it would have been tried again.
+            .cmd("RWLOCK.INSPECT")
+            .arg("lock")
+            .query(&mut con)
+            .expect("a transaction");
+        assert_eq!(replies[1], Value::Int(1));
+        assert_eq!(int(&map(&replies[2])["waiters_total"]), 0, "round {round}");
+        waiter.is_granted();
+        assert_eq!(int(run(&mut con, "RWLOCK.UNLOCK lock b")), 1);
+        assert_ok(call!(con, "CONFIG", "SET", "maxmemory", 0));
+        assert_eq!(int(run(&mut con, "DEL filler:large")), 1);
+    }
 }
 
 #[test]

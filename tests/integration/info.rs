@@ -13,7 +13,7 @@ use crate::loading::{library, unload};
 use crate::observe::{info_number, run};
 
 /// All fields, without those that are there only at times.
-pub const FIELDS: [&str; 18] = [
+pub const FIELDS: [&str; 19] = [
     "version",
     "acquired",
     "refused",
@@ -32,6 +32,7 @@ pub const FIELDS: [&str; 18] = [
     "session_holds",
     "sweep",
     "sweep_percent",
+    "pass_us_max",
 ];
 
 /// The lines of the module's section, in their order.
@@ -57,6 +58,8 @@ fn every_way_to_ask_gives_the_section() {
                     "rwlock_version" => assert_eq!(value, env!("CARGO_PKG_VERSION")),
                     "rwlock_sweep" => assert_eq!(value, "done"),
                     "rwlock_sweep_percent" => assert_eq!(value, "100"),
+                    // The sweep was a pass.
+                    "rwlock_pass_us_max" => assert!(value.parse::<u64>().is_ok(), "{value}"),
                     _ => assert_eq!(value, "0", "{name}"),
                 }
             }
@@ -178,7 +181,8 @@ fn a_replica_counts_for_itself() {
     wait_until("it has lapsed", || info_figure(&primary, "lapsed") == 1);
     wait_synced(&primary, &replica);
     let info = replica.info("rwlock");
-    for field in FIELDS.iter().filter(|field| **field != "version" && **field != "sweep") {
+    let counts = |field: &&&str| !["version", "sweep", "pass_us_max"].contains(*field);
+    for field in FIELDS.iter().filter(counts) {
         assert_eq!(info[&format!("rwlock_{field}")], "0", "{field}");
     }
     assert_eq!(info["rwlock_sweep"], "idle");

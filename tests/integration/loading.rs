@@ -65,6 +65,41 @@ fn unknown_arguments_are_refused_with_a_clear_line() {
 }
 
 #[test]
+fn a_load_that_fails_leaves_nothing_behind() {
+    let loaded = Server::builder().start();
+    let path = library(&loaded);
+    // The first command that the module registers, one in between, and the last.
+    for taken in ["rwlock.rlock", "rwlock.unlock", "rwlock.help"] {
+        let server = Server::builder()
+            .without_module()
+            .config("rename-command", format!("ECHO {taken}"))
+            .start();
+        let mut con = server.connection();
+        for _ in 0..3 {
+            assert_error(call!(con, "MODULE", "LOAD", &path), "ERR");
+            // Whatever the module follows would be told to code that is gone.
+            drop(server.connection());
+            for line in [
+                "FLUSHALL",
+                "SWAPDB 0 1",
+                "CONFIG SET hz 100",
+                "REPLICAOF 127.0.0.1 1",
+                "REPLICAOF NO ONE",
+                "DEBUG RELOAD",
+                "SET k v PX 1",
+            ] {
+                assert_ok(run(&mut con, line));
+            }
+            wait_until("a tick has removed the key", || int(run(&mut con, "DBSIZE")) == 0);
+            assert_ok(run(&mut con, "DEBUG SLEEP 0.05"));
+        }
+        assert!(modules(&server).is_empty());
+        assert!(server.log().contains("rwlock: not loaded: "), "{taken}");
+        assert_eq!(text(call!(con, taken.to_uppercase(), "hello")), "hello");
+    }
+}
+
+#[test]
 fn locks_outlive_the_module() {
     let server = Server::builder().start();
     let path = library(&server);

@@ -71,3 +71,21 @@ fn once_takes_lapsed_holds_for_none() {
         lock.is(held(&b).reads("b", [&b]).reads("a", [&fresh]));
     });
 }
+
+#[test]
+fn an_upgrade_that_is_sent_again_counts_once() {
+    let server = Server::builder().start();
+    let mut lock = Lock::on(&server, "k");
+    let read = lock.ok("RLOCK a 50000");
+    let write = lock.ok("UPGRADE a 60000 ONCE");
+    lock.is(held(&write).writes("a", 1).reads("a", [&read]));
+    let write = lock.ok("UPGRADE a 90000 ONCE");
+    lock.is(held(&write).writes("a", 1).reads("a", [&read]));
+    lock.ok("UPGRADE a 10000 ONCE BLOCK 0");
+    lock.is(held(&write).writes("a", 1).reads("a", [&read]));
+    lock.ok("UPGRADE a 10000");
+    lock.is(held(&write).writes("a", 2).reads("a", [&read]));
+    // It needs the read hold all the same.
+    lock.gives("UNLOCK a READ", 0);
+    lock.not_held("UPGRADE a 10000 ONCE", "in the other mode (write)");
+}

@@ -1,7 +1,8 @@
 //! Locks and holds whose expiry somebody took away with PERSIST.
 
 use crate::checker::{free, held, whoever_meets_it, Lease, Lock};
-use crate::harness::{assert_ok, Server};
+use crate::harness::{assert_ok, int, Server};
+use crate::observe::{run, ReplicationStream};
 
 /// A lock without expiry, taken with this command.
 fn endless(server: &Server, name: &str, hold: &str) -> (Lock, Lease) {
@@ -103,4 +104,23 @@ fn a_read_hold_without_expiry_never_ends_by_itself() {
     lock.is(held(&never).reads("a", [&never]));
     lock.gives("UNLOCK a", 1);
     lock.is(free());
+}
+
+#[test]
+fn a_read_hold_without_expiry_keeps_none_when_its_number_changes() {
+    let server = Server::builder().start();
+    let never = Lease::never();
+    let mut lock = Lock::on(&server, "k");
+    let mut other = Lock::on(&server, "k");
+    // Number 1 is of this connection, and goes first.
+    lock.ok("RLOCK a 60000 SESSION");
+    other.ok("RLOCK a 60000");
+    other.persist_timeout("a", 2);
+    let mut stream = ReplicationStream::attach(&server);
+    let (reply, sent) = stream.during(&mut lock.con, |con| run(con, "RWLOCK.UNLOCK k a"));
+    assert_eq!(int(reply), 0);
+    lock.is(held(&never).reads("a", [&never]));
+    // Its replicas have the same.
+    let words = ["PERSIST", "{k}:a:rwlock_timeout:1"];
+    assert!(sent.iter().any(|sent| sent == &words), "{sent:?}");
 }

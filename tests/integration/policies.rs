@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
 use crate::crowd::Crowd;
-use crate::harness::{int, list, map, wait_until, Server};
+use crate::harness::{assert_error, int, list, map, wait_until, Server};
 use redis::Value;
 
 fn server(policy: &str) -> Server {
@@ -218,4 +218,23 @@ fn a_stream_of_preferred_readers_does() {
     });
     // When the stream ends it has its turn.
     writer.expect("it waits").granted();
+}
+
+#[test]
+fn under_prefer_writers_only_the_one_who_closes_a_circle_is_told() {
+    let server = Server::builder().module_arguments("policy prefer-writers").start();
+    let mut crowd = Crowd::on(&server);
+    crowd.ok("WLOCK l e 100000");
+    crowd.ok("RLOCK m b 100000");
+    let mut writer = crowd.waits("WLOCK m a 100000 BLOCK 0");
+    let mut b = crowd.waits("RLOCK l b 100000 BLOCK 0");
+    let mut a = crowd.waits("RLOCK l a 100000 BLOCK 0");
+    // With it a would write before b reads, and its read would wait no longer.
+    assert_error(crowd.run("WLOCK l a 100000 BLOCK 0"), "DEADLOCK");
+    assert_eq!(crowd.queue("l"), "b read, a read");
+    crowd.gives("UNLOCK l e", 1);
+    b.granted();
+    a.granted();
+    crowd.gives("UNLOCK m b", 1);
+    writer.granted();
 }

@@ -9,12 +9,12 @@ use crate::harness::{assert_error, assert_ok, call, int, list, map, text, wait_u
 use crate::observe::{ends_at, inspect, run};
 use crate::pending::{local_clock, Pending};
 
-fn client_id(con: &mut Connection) -> i64 {
+pub fn client_id(con: &mut Connection) -> i64 {
     int(call!(con, "CLIENT", "ID"))
 }
 
 /// The holders as INSPECT shows them: owner, kind, holds, session.
-fn holders(con: &mut Connection, lock: &str) -> Vec<(String, String, i64, i64)> {
+pub fn holders(con: &mut Connection, lock: &str) -> Vec<(String, String, i64, i64)> {
     list(inspect(con, lock, "holders"))
         .into_iter()
         .map(|holder| {
@@ -31,29 +31,29 @@ fn holders(con: &mut Connection, lock: &str) -> Vec<(String, String, i64, i64)> 
 
 /// The ends of an owner's read holds in the order of their numbers, as hours
 /// from now: tests tell holds apart by them.
-fn hours(con: &mut Connection, lock: &str, owner: &str) -> Vec<i64> {
+pub fn hours(con: &mut Connection, lock: &str, owner: &str) -> Vec<i64> {
     let ends = (1..).map(|n| ends_at(con, &format!("{{{lock}}}:{owner}:rwlock_timeout:{n}")));
     let ends: Vec<i64> = ends.take_while(|end| *end != -2).collect();
     let now = local_clock();
     ends.into_iter().map(|end| (end - now + 1_800_000) / 3_600_000).collect()
 }
 
-fn ok(con: &mut Connection, line: &str) {
+pub fn ok(con: &mut Connection, line: &str) {
     assert_ok(run(con, &format!("RWLOCK.{line}")));
 }
 
-fn unlock(con: &mut Connection, line: &str) -> i64 {
+pub fn unlock(con: &mut Connection, line: &str) -> i64 {
     int(run(con, &format!("RWLOCK.UNLOCK {line}")))
 }
 
 /// An hour, in ms. A lease of several tells a hold from others.
-const HOUR: &str = "3600000";
-const TWO: &str = "7200000";
-const THREE: &str = "10800000";
-const FOUR: &str = "14400000";
+pub const HOUR: &str = "3600000";
+pub const TWO: &str = "7200000";
+pub const THREE: &str = "10800000";
+pub const FOUR: &str = "14400000";
 
 /// Closes the connection and waits until the server has noticed.
-fn close(mut con: Connection, other: &mut Connection) {
+pub fn close(mut con: Connection, other: &mut Connection) {
     let id = client_id(&mut con);
     drop(con);
     wait_until("the connection is closed", || {
@@ -209,6 +209,19 @@ fn bindings_follow_the_numbers_of_their_holds() {
     close(two, &mut watch);
     wait_until("two's goes", || hours(&mut watch, "lock", "a") == [1]);
     assert_eq!(unlock(&mut watch, "lock a"), 1);
+}
+
+#[test]
+fn reset_keeps_session_holds() {
+    let server = Server::builder().start();
+    let mut watch = server.connection();
+    let mut con = server.connection();
+    ok(&mut con, &format!("WLOCK lock a {HOUR} SESSION"));
+    let id = client_id(&mut con);
+    assert_eq!(text(run(&mut con, "RESET")), "RESET");
+    assert_eq!(holders(&mut watch, "lock"), [("a".into(), "write".into(), 1, id)]);
+    close(con, &mut watch);
+    wait_until("it is given back", || int(run(&mut watch, "DBSIZE")) == 0);
 }
 
 #[test]

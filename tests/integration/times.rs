@@ -50,10 +50,11 @@ fn now(con: &mut Connection) -> i64 {
     part(&time[0]) * 1000 + part(&time[1]) / 1000
 }
 
-/// The server's own words, as it says them of SET.
+/// The server's own words, as it says them of SET, and what is expected.
 fn invalid_expire(con: &mut Connection, command: &str) -> String {
     let own = assert_error(call!(con, "SET", "k", "v", "PX", 0), "ERR invalid expire time");
-    own.replace("'set'", &format!("'{}'", command.to_lowercase()))
+    let own = own.replace("'set'", &format!("'{}'", command.to_lowercase()));
+    format!("{own}: the lease is an integer of milliseconds, 1 or more")
 }
 
 #[test]

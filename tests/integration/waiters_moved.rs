@@ -8,8 +8,8 @@ use redis::{Connection, RedisError, Value};
 use serial_test::serial;
 
 use crate::harness::{
-    assert_error, assert_ok, error_text, int, list, map, send, slot, text, wait_synced, wait_until,
-    Cluster, Server,
+    assert_error, assert_ok, begin_to_move, error_text, int, list, map, send, set_slot, text,
+    wait_synced, wait_until, Cluster, Server,
 };
 use crate::observe::{inspect, run};
 use crate::pending::Pending;
@@ -217,42 +217,6 @@ fn a_crash_of_a_cluster_node_under_100_waiters_leaves_nobody_hanging() {
     assert_holds(&mut crowd, replica, released);
 }
 
-/// Sets the crowd's slot's state in a node's eyes.
-fn set_slot(node: &Server, tag: &str, state: &[&str]) {
-    let number = slot(tag.as_bytes()).to_string();
-    let words = ["CLUSTER", "SETSLOT", &number].into_iter().chain(state.iter().copied());
-    assert_ok(send(&mut node.connection(), words));
-}
-
-fn id(node: &Server) -> String {
-    text(run(&mut node.connection(), "CLUSTER MYID"))
-}
-
-fn begin_to_move(tag: &str, from: &Server, to: &Server) {
-    set_slot(to, tag, &["IMPORTING", &id(from)]);
-    set_slot(from, tag, &["MIGRATING", &id(to)]);
-}
-
-/// Moves all keys and then the slot.
-fn move_slot(cluster: &Cluster, tag: &str, from: &Server, to: &Server) {
-    let mut con = from.connection();
-    loop {
-        let line = format!("CLUSTER GETKEYSINSLOT {} 10", slot(tag.as_bytes()));
-        let keys: Vec<String> = list(run(&mut con, &line)).into_iter().map(text).collect();
-        if keys.is_empty() {
-            break;
-        }
-        let port = to.port().to_string();
-        let words = ["MIGRATE", "127.0.0.1", &port, "", "0", "10000", "KEYS"];
-        assert_ok(send(&mut con, words.into_iter().chain(keys.iter().map(String::as_str))));
-    }
-    // Replicas learn it from their primaries.
-    for node in [to, from] {
-        set_slot(node, tag, &["NODE", &id(to)]);
-    }
-    cluster.wait_ok();
-}
-
 #[test]
 #[serial]
 fn a_slot_migration_under_100_waiters_leaves_nobody_hanging() {
@@ -264,7 +228,7 @@ fn a_slot_migration_under_100_waiters_leaves_nobody_hanging() {
         let mut crowd = Crowd::gather(from, tag);
         let released = release(&mut from.connection(), (0..5).map(|number| crowd.lock(number)));
         assert_eq!(released, 5);
-        begin_to_move(tag, from, to);
+        begin_to_move(tag.as_bytes(), from, to);
         let mut con = from.connection();
         let last = crowd.lock(LOCKS - 1);
         assert_error(run(&mut con, &format!("RWLOCK.UNLOCK {last} holder")), "TRYAGAIN");
@@ -274,7 +238,7 @@ fn a_slot_migration_under_100_waiters_leaves_nobody_hanging() {
             // It stays under way for a while.
             thread::sleep(Duration::from_millis(300));
         }
-        move_slot(&cluster, tag, from, to);
+        cluster.finish_move(tag.as_bytes(), from, to);
         assert_holds(&mut crowd, to, released);
         assert_eq!(list(run(&mut from.connection(), "RWLOCK.QUEUES")), []);
     }
@@ -289,10 +253,10 @@ fn a_slot_that_stays_after_all_keeps_its_sessions() {
     let mut session = from.connection();
     assert_ok(run(&mut session, "RWLOCK.WLOCK lock a 3000 SESSION"));
     assert_ok(run(&mut session, "RWLOCK.RLOCK {lock}read a 3000 SESSION"));
-    begin_to_move("lock", from, to);
+    begin_to_move(b"lock", from, to);
     thread::sleep(Duration::from_millis(1_500));
     for node in [from, to] {
-        set_slot(node, "lock", &["STABLE"]);
+        assert_ok(set_slot(node, b"lock", &["STABLE"]));
     }
     // Far longer than the lease.
     thread::sleep(Duration::from_millis(5_000));

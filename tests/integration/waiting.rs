@@ -137,14 +137,14 @@ fn wrong_arguments_of_block_change_nothing() {
         ] {
             let text = assert_error(crowd.run(&format!("{command} {option}")), "ERR");
             assert!(
-                text == error || (option == "BLOCK" && text.starts_with("ERR")),
+                text.starts_with(error) || (option == "BLOCK" && text.starts_with("ERR")),
                 "{option}: {text}"
             );
         }
     }
     for options in ["BLOCK 10 RESERVE 1000", "RESERVE 1000 BLOCK 10", "BLOCK 0 RESERVE 1000"] {
         let command = format!("WLOCK k a 1000 {options}");
-        assert_eq!(assert_error(crowd.run(&command), "ERR"), "ERR syntax error");
+        assert_error(crowd.run(&command), "ERR syntax error near");
     }
     for command in ["UNLOCK k h BLOCK 1", "RENEW k h 1000 BLOCK 1", "DOWNGRADE k h 1000 BLOCK 1"] {
         assert_error(crowd.run(command), "ERR");
@@ -153,7 +153,8 @@ fn wrong_arguments_of_block_change_nothing() {
     for lease in ["0", "-1", "x", "9223372036854775807"] {
         let command = format!("WLOCK k a {lease} BLOCK 0");
         let text = assert_error(crowd.run(&command), "ERR");
-        assert_eq!(text, "ERR invalid expire time in 'rwlock.wlock' command");
+        let expected = "the lease is an integer of milliseconds, 1 or more";
+        assert_eq!(text, format!("ERR invalid expire time in 'rwlock.wlock' command: {expected}"));
     }
     assert_eq!(crowd.holders("k"), "h read");
     assert_eq!(crowd.inspect("k")["reserved_by"], Value::Nil);

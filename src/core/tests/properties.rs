@@ -56,6 +56,10 @@ fn kind() -> impl Strategy<Value = Kind> {
     prop_oneof![Just(Kind::Read), Just(Kind::Write)]
 }
 
+fn to_write(lease: End) -> Request {
+    Request { kind: Kind::Write, lease, once: false, meant: None }
+}
+
 fn which() -> impl Strategy<Value = Which> {
     prop_oneof![kind().prop_map(Which::One), Just(Which::Any), Just(Which::All)]
 }
@@ -65,7 +69,7 @@ fn reservation() -> impl Strategy<Value = Reservation> {
 }
 
 fn request(kind: Kind, lease: End) -> Request {
-    Request { kind, lease, once: false }
+    Request { kind, lease, once: false, meant: None }
 }
 
 /// The locks that the rules make of this one, in every way that they may.
@@ -73,13 +77,14 @@ fn successors(lock: &Lock, lease: End) -> Vec<Lock> {
     let mut all = Vec::new();
     for kind in [Kind::Read, Kind::Write] {
         for once in [false, true] {
-            let verdict = acquire(lock, Request { kind, lease, once }, Reservation::None);
+            let verdict =
+                acquire(lock, Request { kind, lease, once, meant: None }, Reservation::None);
             if let Ok(Verdict::Granted(after)) = verdict {
                 all.push(after);
             }
         }
     }
-    if let Ok(Ok(Verdict::Granted(after))) = upgrade(lock, lease) {
+    if let Ok(Ok(Verdict::Granted(after))) = upgrade(lock, to_write(lease)) {
         all.push(after);
     }
     all.extend(downgrade(lock, lease).ok());
@@ -143,7 +148,7 @@ proptest! {
 
     #[test]
     fn a_release_takes_back_an_upgrade(lock in lock(), lease in lease()) {
-        if let Ok(Ok(Verdict::Granted(after))) = upgrade(&lock, lease) {
+        if let Ok(Ok(Verdict::Granted(after))) = upgrade(&lock, to_write(lease)) {
             let back = release(&after, Which::One(Kind::Write), None).unwrap();
             prop_assert_eq!(back.own, lock.own);
         }
@@ -179,7 +184,7 @@ proptest! {
             release(&lock, Which::One(Kind::Write), None).err(),
             renew(&lock, lease).err(),
             downgrade(&lock, lease).err(),
-            upgrade(&lock, lease).ok().and_then(Result::err),
+            upgrade(&lock, to_write(lease)).ok().and_then(Result::err),
         ];
         for reason in reasons.into_iter().flatten() {
             match reason {
@@ -273,7 +278,7 @@ fn counting_ends_before_it_overflows() {
     let write = request(Kind::Write, At(2));
     assert_eq!(acquire(&lock, read, Reservation::None), Err(TooMany::Reads));
     assert_eq!(acquire(&lock, write, Reservation::None), Err(TooMany::Writes));
-    assert_eq!(upgrade(&lock, At(2)), Err(TooMany::Writes));
+    assert_eq!(upgrade(&lock, to_write(At(2))), Err(TooMany::Writes));
     // No further hold, no limit.
     for ask in [read, write] {
         let once = Request { once: true, ..ask };

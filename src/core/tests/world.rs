@@ -94,11 +94,10 @@ impl World {
     pub fn step(&mut self, step: Step) -> Reply {
         let end = |lease| End::of_lease(self.now, lease).unwrap();
         match step {
-            Step::Read { owner, lease, once } => {
-                self.acquire(owner, Request { kind: Kind::Read, lease: end(lease), once })
-            }
+            Step::Read { owner, lease, once } => self
+                .acquire(owner, Request { kind: Kind::Read, lease: end(lease), once, meant: None }),
             Step::Write { owner, lease, once, reserve } => {
-                let request = Request { kind: Kind::Write, lease: end(lease), once };
+                let request = Request { kind: Kind::Write, lease: end(lease), once, meant: None };
                 let reply = self.acquire(owner, request);
                 match (reply, self.reservation(owner), reserve) {
                     (Reply::Done, Reservation::Own, _) => self.reserved = None,
@@ -119,7 +118,12 @@ impl World {
             }
             Step::Upgrade { owner, lease } => {
                 let lock = self.seen(owner, Survey::Presence);
-                match upgrade(&lock, end(lease)).unwrap() {
+                match upgrade(
+                    &lock,
+                    Request { kind: Kind::Write, lease: end(lease), once: false, meant: None },
+                )
+                .unwrap()
+                {
                     Ok(verdict) => self.answer(owner, verdict),
                     Err(reason) => Reply::NotHeld(reason),
                 }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::{env, fmt};
 
+use super::clock::Clock;
 use super::engine::default_program;
 use super::launch::StartError;
 use super::server::Server;
@@ -33,6 +34,7 @@ pub struct Builder {
     module_arguments: Vec<String>,
     pub(super) dir: Option<PathBuf>,
     pub(super) tolerated: Vec<String>,
+    pub(super) environment: Vec<(&'static str, PathBuf)>,
     saves_rdb: bool,
     directives: Vec<(String, String)>,
 }
@@ -45,6 +47,7 @@ impl Builder {
             module_arguments: Vec::new(),
             dir: None,
             tolerated: Vec::new(),
+            environment: Vec::new(),
             saves_rdb: false,
             directives: Vec::new(),
         }
@@ -99,6 +102,12 @@ impl Builder {
     /// in scope: its directory goes with it.
     pub fn dir(mut self, path: impl AsRef<Path>) -> Self {
         self.dir = Some(path.as_ref().to_owned());
+        self
+    }
+
+    /// Goes by this wall clock, instead of the machine's.
+    pub fn clock(mut self, clock: &Clock) -> Self {
+        self.environment.extend(clock.environment());
         self
     }
 

@@ -163,7 +163,7 @@ fn share(index: usize, primaries: usize) -> RangeInclusive<usize> {
     index * slots / primaries..=(index + 1) * slots / primaries - 1
 }
 
-fn node_id(con: &mut Connection) -> String {
+pub(super) fn node_id(con: &mut Connection) -> String {
     text(call!(con, "CLUSTER", "MYID"))
 }
 

@@ -87,7 +87,7 @@ pub(super) fn launch(plan: &Builder, place: &Place) -> Result<Child, StartError>
     let log_before = place.log().len();
     let failure = |reason: String| StartError { reason, log: place.log().split_off(log_before) };
     let program = plan.program();
-    let mut child = spawn(&program, place)
+    let mut child = spawn(plan, &program, place)
         .map_err(|error| failure(format!("cannot run {}: {error}", program.display())))?;
     let started = Instant::now();
     loop {
@@ -109,11 +109,12 @@ pub(super) fn launch(plan: &Builder, place: &Place) -> Result<Child, StartError>
     }
 }
 
-fn spawn(program: &Path, place: &Place) -> io::Result<Child> {
+fn spawn(plan: &Builder, program: &Path, place: &Place) -> io::Result<Child> {
     let log = OpenOptions::new().create(true).append(true).open(place.log_path())?;
     let mut command = Command::new(program);
     command
         .arg(place.configuration_path())
+        .envs(plan.environment.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::null())
         .stdout(log.try_clone()?)
         .stderr(log);

@@ -15,12 +15,15 @@
 //! To use it for another module, change [`builder::MODULE`].
 
 mod builder;
+mod clock;
 mod cluster;
 mod connect;
 mod data_dir;
 mod engine;
 mod launch;
 mod log;
+mod meddler;
+mod moving;
 mod port;
 mod process;
 mod replica;
@@ -30,9 +33,11 @@ mod slot;
 mod wait;
 
 pub use builder::Builder;
+pub use clock::Clock;
 pub use cluster::Cluster;
 pub use engine::Engine;
 pub use launch::StartError;
+pub use moving::{begin_to_move, id, migrate, set_slot};
 pub use port::Port;
 pub use replica::wait_synced;
 pub(crate) use reply::call;

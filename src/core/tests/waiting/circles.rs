@@ -5,56 +5,53 @@ use super::world::{Place, World};
 use crate::core::{Policy, WaiterId, Want};
 use std::collections::BTreeMap;
 
-/// That one owner waits for another.
-struct Edge {
-    from: u8,
-    to: u8,
-    /// The waiters without which it would not.
-    by: [WaiterId; 2],
-}
+/// For each owner, as a set of bits, the owners that it waits for.
+type Edges = [u8; 8];
 
-/// All of it.
-pub struct Graph(Vec<Edge>);
-
-/// The graph over all who wait now.
-pub fn of(world: &World) -> Graph {
-    let mut edges = Vec::new();
+/// Owners wait for those who hold, and for those whose turn comes first, if
+/// nobody waited but those who came no later than this one.
+fn edges(world: &World, last: WaiterId) -> Edges {
+    let mut edges = Edges::default();
     for place in 0..world.locks.len() {
-        let turns = turns(world, place);
-        for (id, waiter) in world.waiters.iter().filter(|(_, w)| w.place == place) {
-            let from = waiter.owner;
-            for holder in world.locks[place].holds.keys() {
-                edges.push(Edge { from, to: *holder, by: [*id; 2] });
-            }
-            for (other, _) in turns.iter().filter(|(_, turn)| **turn < turns[id]) {
-                edges.push(Edge { from, to: world.waiters[other].owner, by: [*id, *other] });
+        let turns = turns(world, place, last);
+        for (id, turn) in &turns {
+            let from = world.waiters[id].owner;
+            let ahead = turns.iter().filter(|(_, other)| *other < turn);
+            let ahead = ahead.map(|(other, _)| &world.waiters[other].owner);
+            for to in world.locks[place].holds.keys().chain(ahead).filter(|to| **to != from) {
+                edges[from as usize] |= 1 << to;
             }
         }
     }
-    edges.retain(|edge| edge.from != edge.to);
-    Graph(edges)
+    edges
 }
 
-impl Graph {
-    /// Whether owners wait for each other in a circle.
-    pub fn exists(&self) -> bool {
-        let reach = reach(self.0.iter());
-        (0..8).any(|owner| reach[owner] & 1 << owner != 0)
-    }
-
-    /// Whether this waiter is the youngest of those that make a circle.
-    pub fn is_closed_by(&self, id: WaiterId) -> bool {
-        let older = || self.0.iter().filter(|edge| edge.by.iter().all(|by| *by <= id));
-        let reach = reach(older());
-        older().any(|edge| edge.by.contains(&id) && reach[edge.to as usize] & 1 << edge.from != 0)
-    }
+/// Whether owners wait for each other in a circle.
+pub fn stand(world: &World) -> bool {
+    let reach = reach(edges(world, WaiterId::MAX));
+    (0..8).any(|owner| reach[owner] & 1 << owner != 0)
 }
 
-fn reach<'a>(edges: impl Iterator<Item = &'a Edge>) -> [u8; 8] {
-    let mut reach = [0u8; 8];
-    for edge in edges {
-        reach[edge.from as usize] |= 1 << edge.to;
+/// Whether a waiter is the youngest of those that make a circle which stands:
+/// before it came there was none.
+pub fn are_closed_by(world: &World, id: WaiterId) -> bool {
+    let all = edges(world, WaiterId::MAX);
+    let (mut before, mut now) = (Edges::default(), Edges::default());
+    for other in world.waiters.range(..=id).map(|(other, _)| *other) {
+        before = now;
+        for (from, edges) in edges(world, other).into_iter().enumerate() {
+            // What is no more, since later ones came, is no matter.
+            now[from] |= edges & all[from];
+        }
     }
+    let reach = reach(now);
+    (0..8).any(|from| {
+        let new = now[from] & !before[from];
+        (0..8).any(|to| new & 1 << to != 0 && reach[to] & 1 << from != 0)
+    })
+}
+
+fn reach(mut reach: Edges) -> Edges {
     for via in 0..8 {
         for from in 0..8 {
             if reach[from] & 1 << via != 0 {
@@ -66,9 +63,10 @@ fn reach<'a>(edges: impl Iterator<Item = &'a Edge>) -> [u8; 8] {
 }
 
 /// Whose turn comes when, if nobody comes or leaves any more and whoever has
-/// the lock gives it back in the end. Those with the same turn hold together.
-fn turns(world: &World, place: Place) -> BTreeMap<WaiterId, usize> {
-    let here = world.waiters.iter().filter(|(_, waiter)| waiter.place == place);
+/// the lock gives it back in the end, and nobody came later than `last`. Those
+/// with the same turn hold together.
+fn turns(world: &World, place: Place, last: WaiterId) -> BTreeMap<WaiterId, usize> {
+    let here = world.waiters.range(..=last).filter(|(_, waiter)| waiter.place == place);
     let mut rest: BTreeMap<WaiterId, (Want, u8)> =
         here.map(|(id, waiter)| (*id, (waiter.want, waiter.owner))).collect();
     let mut turns = BTreeMap::new();

@@ -29,7 +29,14 @@ pub fn may_have(world: &World, place: Place, owner: u8, want: Want, id: WaiterId
     match lock.reserved {
         _ if ignores_writers => {}
         Some((by, _)) if by == owner => {
-            return !others.any(|(other, waiter)| waiter.owner == owner && *other < id);
+            let mut writes =
+                others.clone().filter(|(_, w)| w.owner == owner && w.want == Want::Write);
+            match want {
+                Want::Read if writes.next().is_some() => return false,
+                // Beyond that it goes by the queue, like anybody's.
+                Want::Read | Want::Upgrade => {}
+                Want::Write => return writes.all(|(other, _)| *other > id),
+            }
         }
         Some(_) => return false,
         None => {}
@@ -50,7 +57,7 @@ pub fn check(world: &World) -> Result<(), String> {
             return Err(format!("lock {place}: a writer is not alone"));
         }
         let queued: Vec<WaiterId> =
-            lock.queue.in_order(world.policy).into_iter().map(|(id, ..)| id).collect();
+            lock.queue.in_order(world.policy, None).into_iter().map(|(id, ..)| id).collect();
         let here = world.waiters.iter().filter(|(_, waiter)| waiter.place == place);
         if here.clone().any(|(id, _)| !queued.contains(id)) || here.clone().count() != queued.len()
         {
@@ -72,7 +79,7 @@ pub fn check(world: &World) -> Result<(), String> {
     }
     // Who waits for whom may change when somebody leaves; then a look is due.
     let settled = world.locks.iter().all(|lock| !lock.due);
-    match settled && super::circles::of(world).exists() {
+    match settled && super::circles::stand(world) {
         true => Err("a circle of waiters stands".into()),
         false => Ok(()),
     }

@@ -19,6 +19,7 @@ impl World {
             return Reply::Deadlock;
         }
         let name = name(owner);
+        let stood = circles::stand(self);
         let queue = &mut self.locks[place].queue;
         if want == Want::Upgrade && queue.other_upgrade(&name).is_some() {
             return Reply::Deadlock;
@@ -29,6 +30,10 @@ impl World {
         self.waiters.insert(id, waiter);
         while let Some(Circle { youngest, .. }) = self.circle_through(&name) {
             self.judge(youngest);
+            if !stood && youngest != id {
+                let wrong = format!("waiter {youngest} is told of a circle that {id} closes");
+                self.wrongs.push(wrong);
+            }
             if youngest == id {
                 self.strike(id);
                 self.leave_queue(id, waiter);
@@ -44,7 +49,7 @@ impl World {
     }
 
     fn judge(&mut self, victim: WaiterId) {
-        if !circles::of(self).is_closed_by(victim) {
+        if !circles::are_closed_by(self, victim) {
             self.wrongs.push(format!("waiter {victim} closes no circle and is told so"));
         }
     }

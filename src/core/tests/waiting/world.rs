@@ -215,9 +215,12 @@ impl World {
         let behind = behind
             && !want.is_open_to(&seen)
             && here.queue.holds_up(&name(owner), want, seen.mode(), self.policy, reservation);
-        let request = |kind| Request { kind, lease, once };
+        let here_reserved = here.reserved.map(|(by, _)| by);
+        let request = |kind| Request { kind, lease, once, meant: None };
         let verdict = match want {
-            Want::Upgrade => upgrade(&seen, lease).unwrap().map_err(|_| Reply::NotHeld)?,
+            Want::Upgrade => {
+                upgrade(&seen, request(Kind::Write)).unwrap().map_err(|_| Reply::NotHeld)?
+            }
             _ if behind => return Ok(false),
             Want::Read => acquire(&seen, request(Kind::Read), reservation).unwrap(),
             Want::Write => acquire(&seen, request(Kind::Write), reservation).unwrap(),
@@ -229,7 +232,7 @@ impl World {
             self.wrongs.push(format!("{waiter:?} was granted and must not be"));
         }
         self.commit(place, owner, after);
-        if want == Want::Write && reservation == Reservation::Own {
+        if want != Want::Read && here_reserved == Some(owner) {
             self.locks[place].reserved = None;
         }
         Ok(true)

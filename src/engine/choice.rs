@@ -1,0 +1,151 @@
+//! Which of an owner's holds a command means: UNLOCK, DOWNGRADE, and ONCE with
+//! SESSION, go by the connection that asks.
+
+use super::acquire::Terms;
+use super::bindings::Returned;
+use super::tracked::{Hold, Tracked, TrackedId};
+use super::{Engine, Scene};
+use crate::core::{self, Kind, Which};
+use crate::store::{LockRef, Owner, Seen, Store};
+
+impl Engine {
+    /// Which of the owner's read holds ONCE means, as a rank: with SESSION the one
+    /// that is bound to this connection already. None: the highest.
+    pub(super) fn meant_by_once(
+        &self,
+        store: &Store<'_>,
+        seen: &Seen,
+        owner: &[u8],
+        terms: Terms,
+    ) -> Option<usize> {
+        let client = terms.session.filter(|_| terms.once && !self.tracked.is_empty())?;
+        let own = self.bound_to(store.lock(), owner, Kind::Read, client);
+        let ranks = own.filter_map(|(_, tracked)| match tracked.hold {
+            Hold::Read(number) => seen.rank_of(number),
+            Hold::Write => None,
+        });
+        ranks.max()
+    }
+
+    fn bound_to<'e>(
+        &'e self,
+        lock: LockRef<'_>,
+        owner: &[u8],
+        kind: Kind,
+        client: u64,
+    ) -> impl Iterator<Item = (TrackedId, &'e Tracked)> {
+        self.tracked.holds_of(lock, owner).filter(move |(_, tracked)| {
+            tracked.hold.kind() == kind && tracked.session.is_some_and(|by| by.client == client)
+        })
+    }
+
+    /// The tracked hold that ONCE with SESSION binds to a client: its own, else
+    /// the one of this name. None when that is not tracked. Among write holds a
+    /// plain one goes before another connection's.
+    pub(super) fn to_be_bound(
+        &self,
+        store: &Store<'_>,
+        seen: &Seen,
+        owner: &Owner<'_>,
+        hold: Hold,
+        client: u64,
+    ) -> Option<TrackedId> {
+        let (lock, owner) = (store.lock(), owner.bytes());
+        let own = self.bound_to(lock, owner, hold.kind(), client);
+        if let Some((id, _)) = own.filter(|(_, own)| own.hold == hold).last() {
+            return Some(id);
+        }
+        let named = || self.tracked.holds_of(lock, owner).filter(|(_, other)| other.hold == hold);
+        if hold == Hold::Write && seen.lock.own.writes > named().count() as u64 {
+            return None;
+        }
+        let plain = named().rfind(|(_, other)| other.session.is_none());
+        plain.or_else(|| named().next_back()).map(|(id, _)| id)
+    }
+
+    /// Which hold an UNLOCK gives back: first this connection's own session hold,
+    /// then a plain hold, then another connection's; among equals the highest
+    /// number.
+    pub(super) fn choose(
+        &self,
+        scene: Scene<'_>,
+        store: &Store<'_>,
+        owner: &[u8],
+        seen: &Seen,
+        which: Which,
+    ) -> Returned {
+        let Some(kind) = core::kind_to_release(&seen.lock, which) else {
+            return Returned::All;
+        };
+        let tracked = self.tracked.holds_of(store.lock(), owner);
+        let bound: Vec<(TrackedId, Hold, u64)> = tracked
+            .filter(|(_, tracked)| tracked.hold.kind() == kind)
+            .filter_map(|(id, tracked)| Some((id, tracked.hold, tracked.session?.client)))
+            .collect();
+        let client = caller(scene, bound.iter().map(|(.., client)| *client));
+        match kind {
+            Kind::Write => {
+                let own = bound.iter().rfind(|(.., of)| Some(*of) == client);
+                let plain = seen.lock.own.writes > bound.len() as u64;
+                let others = bound.last().filter(|_| !plain);
+                Returned::Write(own.or(others).map(|(id, ..)| *id))
+            }
+            Kind::Read => {
+                let mut classes = vec![1_u8; seen.lock.own.reads.len()];
+                for (_, hold, of) in bound {
+                    let Hold::Read(number) = hold else {
+                        continue;
+                    };
+                    if let Some(class) = seen.rank_of(number).and_then(|rank| classes.get_mut(rank))
+                    {
+                        *class = if Some(of) == client { 2 } else { 0 };
+                    }
+                }
+                let best = (0..classes.len()).max_by_key(|rank| (classes[*rank], *rank));
+                best.map_or(Returned::Nothing, Returned::Read)
+            }
+        }
+    }
+
+    /// Of which write hold the read hold is left that a DOWNGRADE may leave: of
+    /// the one that UNLOCK would give back.
+    pub(super) fn choose_downgraded(
+        &self,
+        scene: Scene<'_>,
+        store: &Store<'_>,
+        owner: &[u8],
+        seen: &Seen,
+    ) -> Returned {
+        if !self.tracked.has(store.lock()) {
+            return Returned::Downgraded(None);
+        }
+        let chosen = match self.choose(scene, store, owner, seen, Which::One(Kind::Write)) {
+            Returned::Write(chosen) => chosen,
+            _ => None,
+        };
+        // A plain hold may be one whose answer is under way.
+        let is_write = |(_, tracked): &(TrackedId, &Tracked)| tracked.hold == Hold::Write;
+        let tracked = || self.tracked.holds_of(store.lock(), owner).filter(is_write);
+        let only_tracked = tracked().count() as u64 >= seen.lock.own.writes;
+        Returned::Downgraded(chosen.or_else(|| {
+            let mut plain = tracked().filter(|(_, tracked)| tracked.session.is_none());
+            plain.next_back().filter(|_| only_tracked).map(|(id, _)| id)
+        }))
+    }
+}
+
+/// The client whose command runs, or who called the script that does. Of a script's
+/// caller it is only known whether it is one of these.
+fn caller(scene: Scene<'_>, bound: impl Iterator<Item = u64>) -> Option<u64> {
+    let mut clients: Vec<u64> = bound.collect();
+    clients.sort_unstable();
+    clients.dedup();
+    if clients.is_empty() {
+        return None;
+    }
+    // A script's commands have a client of their own. Valkey 9.1 knows its id.
+    match scene.ctx.situation().script {
+        true => scene.ctx.script_caller(&clients),
+        false => scene.ctx.client_id(),
+    }
+}

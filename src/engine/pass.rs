@@ -1,0 +1,84 @@
+//! A pass: what the engine does outside of commands in one turn of the server's
+//! event loop. Clients wait meanwhile, so it ends after a millisecond, and the
+//! rest goes on in the next turn.
+
+use super::memory::Locks;
+use super::wheel::Wheel;
+use super::Engine;
+use std::time::{Duration, Instant};
+
+/// When a pass is over. One step more may follow, of some µs.
+const LONG_ENOUGH: Duration = Duration::from_millis(1);
+
+/// A pass that has begun.
+pub(super) struct Pass {
+    began: Instant,
+}
+
+impl Pass {
+    pub fn begin() -> Pass {
+        Pass { began: Instant::now() }
+    }
+
+    /// Whether the rest is for the next one.
+    pub fn is_over(&self) -> bool {
+        self.began.elapsed() >= LONG_ENOUGH
+    }
+
+    /// How long it took, in µs.
+    pub fn micros(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+}
+
+/// What was remembered of a database that is forgotten as a whole: to drop a
+/// million locks at once would take long.
+#[derive(Default)]
+pub(super) struct Remains {
+    locks: Vec<Box<Locks>>,
+    wheels: Vec<Wheel>,
+}
+
+impl Remains {
+    pub fn add(&mut self, locks: Option<Box<Locks>>, wheel: Option<Box<Wheel>>) {
+        self.locks.extend(locks);
+        self.wheels.extend(wheel.map(|wheel| *wheel));
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.locks.is_empty() && self.wheels.is_empty()
+    }
+
+    fn drop_some(&mut self) {
+        if let Some(locks) = self.locks.last_mut() {
+            if !locks.drop_some() {
+                self.locks.pop();
+            }
+        } else if let Some(wheel) = self.wheels.last_mut() {
+            if !wheel.drop_some() {
+                self.wheels.pop();
+            }
+        }
+    }
+}
+
+impl Engine {
+    /// Gives memory back that is needed no more.
+    pub(super) fn tidy_up(&mut self, pass: &Pass) {
+        while !self.remains.is_empty() && !pass.is_over() {
+            self.remains.drop_some();
+        }
+        while self.memory.is_sparse() && !pass.is_over() {
+            let Some(db) = self.memory.find_sparse() else {
+                break;
+            };
+            let (moved, places) = self.memory.pack(db);
+            self.alarms.pack(db, moved, places);
+        }
+    }
+
+    /// Whether there is memory to be given back.
+    pub(super) fn is_untidy(&self) -> bool {
+        !self.remains.is_empty() || self.memory.is_sparse()
+    }
+}

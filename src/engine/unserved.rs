@@ -1,0 +1,111 @@
+//! Locks that nobody has named in a command of this server, and that it could not look at
+//! when it met them: their keys came before their slot did, or the cluster was down. They are
+//! tried again until they are served or gone, so that their holds lapse on time, and are
+//! announced, also when nobody comes by.
+
+use super::clock::Moment;
+use super::memory::LockId;
+use super::{Engine, Scene};
+use crate::core::Millis;
+use crate::ffi::{Access, Ctx, Db, Text};
+use crate::store::{self, Owner, Store, Survey};
+use hashbrown::HashSet;
+use std::collections::VecDeque;
+
+/// The locks that are to be tried.
+#[derive(Default)]
+pub(super) struct Unserved {
+    /// In the order in which they are tried.
+    queue: VecDeque<LockId>,
+    members: HashSet<LockId>,
+    /// How many from the front are to be tried before the next round.
+    left: usize,
+    /// When to go on.
+    due: Moment,
+}
+
+/// How often all of them are tried, in ms.
+const ROUND: Millis = 100;
+
+/// How many in one pass of the alarm, and how soon the next follows, in ms.
+const MOST: usize = 500;
+const PAUSE: Millis = 10;
+
+impl Unserved {
+    /// Adds one that is to be tried at once.
+    pub fn add(&mut self, lock: LockId) {
+        if self.members.insert(lock.clone()) {
+            self.queue.push_front(lock);
+            self.left += 1;
+            self.due = Moment::PAST;
+        }
+    }
+
+    /// When to go on; None: there is nothing to try.
+    pub fn next(&self) -> Option<Moment> {
+        (!self.queue.is_empty()).then_some(self.due)
+    }
+
+    /// Those that are to be tried now.
+    fn take(&mut self, now: Moment) -> Vec<LockId> {
+        if now <= self.due {
+            return Vec::new();
+        }
+        if self.left == 0 {
+            self.left = self.queue.len();
+        }
+        let count = self.left.min(MOST);
+        self.left -= count;
+        self.due = now.after(if self.left > 0 { PAUSE } else { ROUND });
+        self.queue.drain(..count).collect()
+    }
+}
+
+impl Engine {
+    /// Tries the locks that could not be looked at.
+    pub(super) fn try_unserved(&mut self, ctx: Ctx<'_>) {
+        let scene = Scene { ctx, by_alarm: true };
+        for lock in self.unserved.take(self.clock.when(ctx.now())) {
+            let db = ctx.in_db(lock.db);
+            let key = Text::new(&lock.name);
+            if self.adopt(scene, db, &key).is_err() && store::is_here(db, &key) {
+                self.unserved.queue.push_back(lock);
+            } else {
+                self.unserved.members.remove(&lock);
+            }
+        }
+    }
+
+    /// Looks at a key that nobody has named in a command, and that may be a lock. The error
+    /// says why it cannot be looked at now.
+    pub(super) fn adopt(
+        &mut self,
+        scene: Scene<'_>,
+        db: Db<'_>,
+        key: &Text,
+    ) -> Result<(), store::Error> {
+        // To open a key for writing is a use of it, which shows in its idle time: only a lock
+        // is opened for that.
+        match Store::open(db, key, Access::Read) {
+            Ok(store) if is_a_lock(&store) => {}
+            Err(error) if error.is_unserved() => return Err(error),
+            _ => return Ok(()),
+        }
+        match Store::open(db, key, Access::Write) {
+            Ok(mut store) => {
+                // What is no lock after all is nobody's concern here.
+                let _ = self.look_over(scene, &mut store);
+                Ok(())
+            }
+            Err(error) if error.is_unserved() => Err(error),
+            Err(_) => Ok(()),
+        }
+    }
+}
+
+/// Nobody has named this hash in a command, and it may be anything that has a
+/// field `mode`. One that somebody holds is a lock; one that nobody holds ends
+/// by its own expiry.
+fn is_a_lock(store: &Store<'_>) -> bool {
+    store.look(&Owner::nobody(), Survey::Presence).is_ok_and(|seen| !seen.lock.is_free())
+}

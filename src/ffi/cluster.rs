@@ -1,0 +1,95 @@
+//! What the server tells of its cluster.
+
+use super::{api, Ctx};
+use redis_module::raw;
+use std::ffi::c_int;
+
+/// A reply of a command that was called, as far as it is text, numbers and lists.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Tree {
+    /// Anything else.
+    Nothing,
+    /// A number.
+    Integer(i64),
+    /// A text.
+    Text(Vec<u8>),
+    /// A list; a map is one of names and values in turn.
+    List(Vec<Tree>),
+}
+
+impl Ctx<'_> {
+    /// The reply of CLUSTER SHARDS; None when the server gives none, as where the command
+    /// was renamed.
+    pub fn cluster_shards(self) -> Option<Tree> {
+        // SAFETY: valid context and strings, as the format says; the reply is copied before
+        // it is freed.
+        unsafe {
+            let reply = api!(RedisModule_Call)(
+                self.raw(),
+                c"CLUSTER".as_ptr(),
+                c"c".as_ptr(),
+                c"SHARDS".as_ptr(),
+            );
+            if reply.is_null() {
+                return None;
+            }
+            let shards = tree(reply);
+            api!(RedisModule_FreeCallReply)(reply);
+            Some(shards)
+        }
+    }
+
+    /// The id of this node; None outside of a cluster.
+    pub fn node_id(self) -> Option<Vec<u8>> {
+        // SAFETY: no arguments; the id is null or this many bytes, which are copied.
+        unsafe {
+            let id = api!(RedisModule_GetMyClusterID)();
+            let len = raw::REDISMODULE_NODE_ID_LEN as usize;
+            (!id.is_null()).then(|| std::slice::from_raw_parts(id.cast(), len).to_vec())
+        }
+    }
+
+    /// Whether a client is connected by TLS.
+    pub fn is_tls(self, client: u64) -> bool {
+        let mut info = raw::RedisModuleClientInfo {
+            version: u64::from(raw::REDISMODULE_CLIENTINFO_VERSION),
+            flags: 0,
+            id: 0,
+            addr: [0; 46],
+            port: 0,
+            db: 0,
+        };
+        let into = std::ptr::from_mut(&mut info).cast();
+        // SAFETY: the server fills in an info of this version.
+        let status = unsafe { api!(RedisModule_GetClientInfoById)(into, client) };
+        let tls = u64::from(raw::REDISMODULE_CLIENTINFO_FLAG_SSL);
+        status == raw::REDISMODULE_OK as c_int && info.flags & tls != 0
+    }
+}
+
+/// # Safety
+/// `reply` is null or a reply that is not freed while this runs.
+unsafe fn tree(reply: *mut raw::RedisModuleCallReply) -> Tree {
+    if reply.is_null() {
+        return Tree::Nothing;
+    }
+    // SAFETY: a valid reply; its elements live as long as it does.
+    unsafe {
+        match api!(RedisModule_CallReplyType)(reply) as isize {
+            raw::REDISMODULE_REPLY_INTEGER => {
+                Tree::Integer(api!(RedisModule_CallReplyInteger)(reply))
+            }
+            raw::REDISMODULE_REPLY_STRING => {
+                let mut len = 0;
+                let text = api!(RedisModule_CallReplyStringPtr)(reply, &mut len);
+                Tree::Text(std::slice::from_raw_parts(text.cast(), len).to_vec())
+            }
+            raw::REDISMODULE_REPLY_ARRAY => {
+                let len = api!(RedisModule_CallReplyLength)(reply);
+                let element = |at| tree(api!(RedisModule_CallReplyArrayElement)(reply, at));
+                Tree::List((0..len).map(element).collect())
+            }
+            _ => Tree::Nothing,
+        }
+    }
+}

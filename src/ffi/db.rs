@@ -1,0 +1,162 @@
+//! A database of the server's, and the only way to its keys.
+
+use super::{api, Ctx, Key, Str};
+use crate::ffi::key::Access;
+use redis_module::raw;
+use std::ffi::{c_int, CStr};
+
+/// A database, in the context of a callback. A key's name means nothing without
+/// its database, so only a `Db` opens keys and tells of their changes. Several of
+/// different databases can be used alternately: each use selects its database and
+/// selects the client's own again before it returns.
+#[derive(Clone, Copy)]
+pub struct Db<'a> {
+    ctx: Ctx<'a>,
+    number: i32,
+    /// The database that is selected between two uses.
+    selected: i32,
+}
+
+impl<'a> Ctx<'a> {
+    /// The database that the client has selected.
+    pub fn db(self) -> Db<'a> {
+        let selected = self.selected();
+        Db { ctx: self, number: selected, selected }
+    }
+
+    /// The database of this number.
+    pub fn in_db(self, number: i32) -> Db<'a> {
+        Db { ctx: self, number, selected: self.selected() }
+    }
+
+    /// The same; None when the server has no database of this number.
+    pub fn find_db(self, number: i32) -> Option<Db<'a>> {
+        let db = self.in_db(number);
+        let is_there = self.select(number);
+        self.select(db.selected);
+        is_there.then_some(db)
+    }
+
+    fn selected(self) -> i32 {
+        // SAFETY: a valid context.
+        unsafe { api!(RedisModule_GetSelectedDb)(self.raw()) }
+    }
+
+    /// Selects a database, for the client too. False when there is none of this
+    /// number.
+    pub(super) fn select(self, number: i32) -> bool {
+        // SAFETY: a valid context.
+        let status = unsafe { api!(RedisModule_SelectDb)(self.raw(), number) };
+        status == raw::REDISMODULE_OK as c_int
+    }
+}
+
+impl<'a> Db<'a> {
+    /// The context.
+    pub fn ctx(self) -> Ctx<'a> {
+        self.ctx
+    }
+
+    /// The number of the database.
+    pub fn number(self) -> i32 {
+        self.number
+    }
+
+    /// Selects this database, as long as the result lives.
+    #[inline(always)]
+    pub(super) fn enter(self) -> Entered<'a> {
+        if self.number != self.selected {
+            self.ctx.select(self.number);
+        }
+        Entered(self)
+    }
+
+    /// How many keys it has.
+    pub fn key_count(self) -> u64 {
+        let here = self.enter();
+        // SAFETY: a valid context.
+        unsafe { api!(RedisModule_DbSize)(here.raw()) }
+    }
+
+    /// Opens a key. None only when it is opened for reading and not there.
+    pub fn open(self, name: &Str, access: Access) -> Option<Key<'a>> {
+        let here = self.enter();
+        // SAFETY: a valid context and name; the server counts its own reference
+        // of the name.
+        let key = unsafe { api!(RedisModule_OpenKey)(here.raw(), name.raw(), access.mode()) };
+        // SAFETY: just opened, closed by `Key` alone, within `'a`.
+        unsafe { Key::new(key) }
+    }
+
+    /// Tells WATCH and client-side caches that a key was changed.
+    pub fn signal_modified(self, name: &Str) {
+        let here = self.enter();
+        // SAFETY: a valid context and name.
+        unsafe { api!(RedisModule_SignalModifiedKey)(here.raw(), name.raw()) };
+    }
+
+    /// Propagates a command to the replicas and the AOF, or, `"A"` in
+    /// `modifiers`, to the replicas only.
+    pub fn replicate(self, command: &CStr, modifiers: Propagate, args: &[&Str]) {
+        let here = self.enter();
+        let format = |everywhere: &'static CStr, replicas_only: &'static CStr| match modifiers {
+            Propagate::Everywhere => everywhere.as_ptr(),
+            Propagate::ReplicasOnly => replicas_only.as_ptr(),
+        };
+        let (ctx, name) = (here.raw(), command.as_ptr());
+        // SAFETY: a string for each `s`; for `v` a pointer to strings (`&Str`
+        // is one) and their number. The server takes references of its own.
+        // The short forms are there because it sizes `v` by reallocation, which
+        // costs a good part of a short command.
+        let status = unsafe {
+            let replicate = api!(RedisModule_Replicate);
+            match *args {
+                [a] => replicate(ctx, name, format(c"s", c"As"), a.raw()),
+                [a, b] => replicate(ctx, name, format(c"ss", c"Ass"), a.raw(), b.raw()),
+                [a, b, c] => {
+                    replicate(ctx, name, format(c"sss", c"Asss"), a.raw(), b.raw(), c.raw())
+                }
+                [a, b, c, d] => {
+                    let format = format(c"ssss", c"Assss");
+                    replicate(ctx, name, format, a.raw(), b.raw(), c.raw(), d.raw())
+                }
+                [a, b, c, d, e] => {
+                    let format = format(c"sssss", c"Asssss");
+                    replicate(ctx, name, format, a.raw(), b.raw(), c.raw(), d.raw(), e.raw())
+                }
+                _ => replicate(ctx, name, format(c"v", c"Av"), args.as_ptr(), args.len()),
+            }
+        };
+        if status != raw::REDISMODULE_OK as c_int {
+            self.ctx.warn(&format!("rwlock: bug: cannot propagate {command:?}"));
+        }
+    }
+}
+
+/// A database while it is selected. Selects the client's own again when it is
+/// dropped.
+pub(super) struct Entered<'a>(Db<'a>);
+
+impl Entered<'_> {
+    pub(super) fn raw(&self) -> *mut raw::RedisModuleCtx {
+        self.0.ctx.raw()
+    }
+}
+
+impl Drop for Entered<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if self.0.number != self.0.selected {
+            self.0.ctx.select(self.0.selected);
+        }
+    }
+}
+
+/// Where a command is propagated to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Propagate {
+    /// The replicas and the AOF.
+    Everywhere,
+    /// The replicas: what is no change of data.
+    ReplicasOnly,
+}

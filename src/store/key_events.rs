@@ -1,0 +1,107 @@
+//! Key events: those that the plain commands would raise by which changes are
+//! propagated, and those of the module's own. Noted while a command works, and
+//! raised when it is done.
+
+use super::audience::Plain;
+use super::Store;
+use crate::ffi::{EventClass, MainThread, Str, Text};
+use std::cell::RefCell;
+use std::ffi::CStr;
+
+/// A key event to raise.
+pub struct KeyEvent {
+    /// The database of the key.
+    pub db: i32,
+    /// The key.
+    pub key: Text,
+    /// The class to which the event belongs.
+    pub class: EventClass,
+    /// The name of the event.
+    pub name: &'static CStr,
+}
+
+/// What happened to a lock, for the events of the module's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// A request was granted.
+    Acquired,
+    /// Holds were given back or forced away.
+    Released,
+    /// Holds have lapsed.
+    Lapsed,
+}
+
+impl What {
+    /// The event's name.
+    fn name(self) -> &'static CStr {
+        match self {
+            What::Acquired => c"rwlock.acquire",
+            What::Released => c"rwlock.release",
+            What::Lapsed => c"rwlock.expire",
+        }
+    }
+}
+
+/// The events that wait to be raised, in the order of the changes.
+struct Noted {
+    events: Vec<KeyEvent>,
+    /// The place of the last one of the module's own.
+    last_own: Option<usize>,
+}
+
+static NOTED: MainThread<RefCell<Noted>> =
+    MainThread::new(RefCell::new(Noted { events: Vec::new(), last_own: None }));
+
+/// Takes the events that wait to be raised.
+pub fn take_key_events() -> Vec<KeyEvent> {
+    let mut noted = NOTED.borrow_mut();
+    noted.last_own = None;
+    std::mem::take(&mut noted.events)
+}
+
+impl Store<'_> {
+    /// Notes what happened to the lock, if anybody wants to know.
+    pub fn notice(&self, what: What) {
+        if self.asked.has(EventClass::Module) {
+            self.note_own(what);
+        }
+    }
+
+    #[cold]
+    fn note_own(&self, what: What) {
+        let mut noted = NOTED.borrow_mut();
+        let last = noted.last_own.and_then(|at| noted.events.get(at));
+        let is_same = |last: &KeyEvent| {
+            last.name == what.name()
+                && last.db == self.db.number()
+                && last.key.bytes() == self.key.bytes()
+        };
+        // A lock with many readers is rid of those that have lapsed one by one.
+        if what == What::Lapsed && last.is_some_and(is_same) {
+            return;
+        }
+        noted.last_own = Some(noted.events.len());
+        noted.events.push(self.event(self.key, EventClass::Module, what.name()));
+    }
+
+    /// Notes the events of a plain change of a key, if anybody wants to know.
+    #[inline(always)]
+    pub(super) fn note_plain(&self, change: Plain, key: &Str) {
+        if self.asked.any() {
+            self.note_asked(change, key);
+        }
+    }
+
+    #[cold]
+    fn note_asked(&self, change: Plain, key: &Str) {
+        for (class, name) in change.events() {
+            if self.asked.has(*class) {
+                NOTED.borrow_mut().events.push(self.event(key, *class, name));
+            }
+        }
+    }
+
+    fn event(&self, key: &Str, class: EventClass, name: &'static CStr) -> KeyEvent {
+        KeyEvent { db: self.db.number(), key: key.to_text(), class, name }
+    }
+}

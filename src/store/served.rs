@@ -1,0 +1,68 @@
+//! Whether this server serves a lock now, and takes writes to it: what it would say to a
+//! client's command.
+
+use super::hash::mode_of;
+use super::{text, Error, LockName, Store};
+use crate::ffi::{Access, Ctx, Db, Kind, Refusal, Str, Text};
+use lazy_static::lazy_static;
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+
+/// Whether the key holds a hash that looks like a lock, though this server may not serve it:
+/// its timeout keys may be elsewhere, so who holds it cannot be told.
+pub fn is_here(db: Db<'_>, key: &Str) -> bool {
+    LockName::new(key.bytes(), true).is_ok()
+        && db
+            .open(key, Access::Read)
+            .is_some_and(|key| key.kind() == Kind::Hash && mode_of(&key).is_ok())
+}
+
+impl<'c> Store<'c> {
+    /// The keys that are here of a lock whose slot is on its way between nodes, where
+    /// nothing but that stands in the way of a write. Of its other keys nothing is
+    /// known, so they are good for no more than [`Store::lengthen`].
+    pub fn on_its_way(db: Db<'c>, key: &'c Str) -> Result<Option<Store<'c>>, Error> {
+        let name = LockName::new(key.bytes(), true)?;
+        let ctx = db.ctx();
+        let only_slot = || matches!(ctx.would_write(&probe(name)), Err(Refusal::Slot));
+        let may_write = !ctx.writes_are_paused() && only_slot();
+        Ok(may_write.then(|| Store::of(db, key, name, Access::Write)))
+    }
+
+    /// Whether the server would take a write to this lock now from a command that needs no
+    /// memory: its role, its replicas, its disk and the slot allow it, and writes are not
+    /// paused.
+    pub fn may_write(&self) -> bool {
+        let ctx = self.db.ctx();
+        !ctx.writes_are_paused() && ctx.would_write(&probe(self.name)).is_ok()
+    }
+
+    /// Whether the server would let a waiter's own command write now: the same, and there
+    /// is memory for it.
+    pub fn may_grant(&self) -> bool {
+        !self.db.ctx().situation().out_of_memory && self.may_write()
+    }
+}
+
+/// A command on a key that never exists is refused, in a context of no client, while this
+/// node does not serve its slot, and while the slot is on its way between nodes: then a
+/// lock's timeout keys may be gone before its hash, or come after it.
+pub(super) fn serves_slot(ctx: Ctx<'_>, name: LockName<'_>, access: Access) -> Result<(), Error> {
+    ctx.would_serve(&probe(name), access).map_err(|refusal| match refusal {
+        Refusal::Down => Error::ClusterDown("The cluster is down"),
+        Refusal::DownForWrites => {
+            Error::ClusterDown("The cluster is down and only accepts read commands")
+        }
+        Refusal::Slot | Refusal::Write => Error::TryAgain,
+    })
+}
+
+/// A key in the lock's slot that nobody can have made: its name has a number that only this
+/// process knows.
+fn probe(name: LockName<'_>) -> Text {
+    text(&name.probe(*SECRET))
+}
+
+lazy_static! {
+    static ref SECRET: u64 = RandomState::new().build_hasher().finish();
+}

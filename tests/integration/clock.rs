@@ -1,0 +1,104 @@
+//! A wall clock that is set while the server runs: leases end by it, as all
+//! expiry does, and nothing else waits for it.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use redis::cmd;
+
+use crate::harness::{assert_ok, call, int, wait_until, Clock, Server};
+use crate::observe::{clock as time_of, run};
+use crate::pending::{is_blocked, Pending};
+
+/// By how much something may be late. The machine has other things to do too.
+const LATE: Duration = Duration::from_millis(100);
+
+/// Sends several commands in one packet, and reads no reply.
+fn send_packet(server: &Server, lines: &[&str]) -> redis::Connection {
+    let mut con = server.connection();
+    let mut packet = Vec::new();
+    for line in lines {
+        let mut words = line.split(' ');
+        let mut command = cmd(words.next().unwrap_or_default());
+        command.arg(words.collect::<Vec<_>>());
+        packet.extend(command.get_packed_command());
+    }
+    con.send_packed_command(&packet).expect("send the packet");
+    con
+}
+
+#[test]
+fn a_server_goes_by_the_clock_of_the_test() {
+    let clock = Clock::new();
+    let server = Server::builder().clock(&clock).start();
+    let mut con = server.connection();
+    for step in [0, 3_600_000, -7_200_000, 30_000, -30_000, 3_600_000] {
+        clock.step(step);
+        // Valkey 9 keeps the time for some commands.
+        wait_until("the server notices", || (clock.now() - time_of(&mut con)).abs() < 100);
+    }
+    // It gains a second in each, and its timers do not.
+    clock.drift(1_000_000);
+    let began = Instant::now();
+    let shown = time_of(&mut con);
+    assert_ok(run(&mut con, "DEBUG SLEEP 0.2"));
+    assert!(began.elapsed() < Duration::from_secs(20), "the machine stalls");
+    wait_until("the clock gains", || time_of(&mut con) - shown > 390);
+    let gone = i64::try_from(began.elapsed().as_millis()).expect("a short while");
+    assert!((time_of(&mut con) - shown - 2 * gone).abs() < 200, "{gone} ms");
+}
+
+#[test]
+fn a_clock_set_back_while_the_server_is_busy_stops_nothing() {
+    for step in [-30_000, -3_600_000, 30_000] {
+        let clock = Clock::new();
+        let server = Server::builder().clock(&clock).start();
+        let mut con = server.connection();
+        let mut session = server.connection();
+        assert_ok(run(&mut con, "RWLOCK.WLOCK deleted a 10000000"));
+        assert_ok(run(&mut con, "RWLOCK.WLOCK held a 10000000"));
+        // A step forward that is longer than two thirds of the lease may end it.
+        assert_ok(run(&mut session, "RWLOCK.WLOCK session a 1200 SESSION"));
+        let until = Instant::now() + Duration::from_millis(2_000);
+        let mut times_out = Pending::waits(&server, "WLOCK held b 1000 BLOCK 2000");
+        let mut next = Pending::waits(&server, "WLOCK deleted b 10000000 BLOCK 0");
+        // What deletes the lock has the alarm ring as soon as the server is done.
+        let packet = send_packet(&server, &["DEL deleted", "DEBUG SLEEP 0.3"]);
+        // In the middle of the server's own sleep, in which it answers nobody: there
+        // is no condition to wait for.
+        thread::sleep(Duration::from_millis(150));
+        clock.step(step);
+        next.is_granted();
+        assert!(Instant::now() + Duration::from_millis(700) < until, "{step}: granted late");
+        assert!(int(times_out.reply()) > 0);
+        assert!(Instant::now() < until + LATE + Duration::from_millis(50), "{step}: late");
+        drop(packet);
+        if step < 0 {
+            thread::sleep(Duration::from_millis(2_000));
+            assert_eq!(int(run(&mut session, "RWLOCK.UNLOCK session a")), 1, "{step}");
+        }
+    }
+}
+
+#[test]
+fn a_clock_set_forward_and_back_again_delays_nothing_that_began_in_between() {
+    let clock = Clock::new();
+    let server = Server::builder().clock(&clock).start();
+    let mut con = server.connection();
+    assert_ok(run(&mut con, "RWLOCK.WLOCK held a 1000000000"));
+    let mut waiter = server.connection();
+    let id = int(call!(waiter, "CLIENT", "ID"));
+    let mut wait = cmd("RWLOCK.WLOCK");
+    wait.arg(&["held", "b", "1000", "BLOCK", "300"]);
+    for _ in 0..8 {
+        // The server looks at its clock ten times a second, and so most often
+        // not between these steps.
+        clock.step(3_600_000);
+        let until = Instant::now() + Duration::from_millis(300);
+        waiter.send_packed_command(&wait.get_packed_command()).expect("send");
+        wait_until("it waits", || is_blocked(&mut con, id));
+        clock.step(-3_600_000);
+        assert!(int(waiter.recv_response()) > 0);
+        assert!(Instant::now() < until + LATE, "late by {:?}", until.elapsed());
+    }
+}

@@ -1,0 +1,109 @@
+//! While a script or a transaction runs the server's time stands still, and no
+//! key expires.
+
+use crate::crowd::Crowd;
+use crate::harness::{assert_error, assert_ok, call, int, list, text, wait_until, Server};
+
+/// A lease, and for how long the time stands still in a transaction, in ms.
+const LEASE: usize = 150;
+const STOP: usize = 400;
+
+/// Each lock is looked at when its lease is over by the clock: a command, and
+/// the start of its answer.
+const LOOKS: [(&str, &str); 9] = [
+    ("RENEW read a 60000", "OK"),
+    ("UNLOCK given a", "1"),
+    ("WLOCK other b 60000", "int"),
+    ("RLOCK twice a 60000", "OK"),
+    ("UPGRADE upgraded a 60000", "OK"),
+    ("RENEW written a 60000", "OK"),
+    ("DOWNGRADE down a 60000", "OK"),
+    ("RLOCK kept b 60000", "int"),
+    ("WLOCK reserved b 60000", "int"),
+];
+
+fn prepare(crowd: &mut Crowd<'_>) {
+    crowd.plain("FLUSHALL");
+    for lock in ["read", "given", "other", "twice", "upgraded"] {
+        crowd.ok(&format!("RLOCK {lock} a {LEASE}"));
+    }
+    for lock in ["written", "down", "kept"] {
+        crowd.ok(&format!("WLOCK {lock} a {LEASE}"));
+    }
+    crowd.ok("WLOCK reserved c 60000");
+    crowd.refused(&format!("WLOCK reserved a {LEASE} RESERVE {LEASE}"));
+    crowd.gives("UNLOCK reserved c", 1);
+}
+
+#[track_caller]
+fn assert_answers(answers: &[redis::Value]) {
+    for ((command, expected), answer) in LOOKS.iter().zip(answers) {
+        match *expected {
+            "int" => assert!(matches!(answer, redis::Value::Int(_)), "{command}: {answer:?}"),
+            "1" => assert_eq!(int(answer), 1, "{command}"),
+            expected => assert_eq!(text(answer), expected, "{command}"),
+        }
+    }
+}
+
+#[test]
+fn no_lease_lapses_in_a_script() {
+    let server = Server::builder().start();
+    let mut crowd = Crowd::on(&server);
+    prepare(&mut crowd);
+    let calls: String = LOOKS
+        .iter()
+        .map(|(command, _)| {
+            let words: Vec<_> = command.split(' ').map(|word| format!("'{word}'")).collect();
+            let words = words.join(",").replacen('\'', "'RWLOCK.", 1);
+            format!("answers[#answers + 1] = redis.call({words})\n")
+        })
+        .collect();
+    // Some 0.4 s. No clock of Lua's is there on every server.
+    let script = format!("for i = 1, 60000000 do end local answers = {{}}\n{calls} return answers");
+    assert_answers(&list(call!(crowd.con, "EVAL", script, 0)));
+}
+
+#[test]
+fn no_lease_lapses_in_a_transaction() {
+    let server = Server::builder().start();
+    let mut crowd = Crowd::on(&server);
+    prepare(&mut crowd);
+    crowd.plain("MULTI");
+    crowd.plain(&format!("DEBUG SLEEP 0.{STOP}"));
+    for (command, _) in LOOKS {
+        crowd.run(command).expect("queue");
+    }
+    assert_answers(&list(crowd.plain("EXEC"))[1..]);
+}
+
+/// What is remembered of many readers does not keep the server busy for ever.
+#[test]
+fn a_lock_with_many_readers_is_looked_at_while_the_time_stands_still() {
+    let server = Server::builder().start();
+    let mut crowd = Crowd::on(&server);
+    for reader in 0..100 {
+        crowd.ok(&format!("RLOCK k r{reader} {}", 2 * LEASE));
+    }
+    crowd.ok("RLOCK k long 60000");
+    crowd.plain("MULTI");
+    crowd.plain(&format!("DEBUG SLEEP 0.{}", 2 * STOP));
+    crowd.run("RENEW k r7 60000").expect("queue");
+    crowd.run("WLOCK k w 1000").expect("queue");
+    let answers = list(crowd.plain("EXEC"));
+    assert_ok(answers[1].clone());
+    assert!(int(&answers[2]) > 0);
+    wait_until("the others have lapsed", || crowd.holders("k") == "long read, r7 read");
+}
+
+#[test]
+fn what_had_lapsed_before_is_gone_in_a_script_too() {
+    let server = Server::builder().start();
+    let mut crowd = Crowd::on(&server);
+    crowd.plain("DEBUG SET-ACTIVE-EXPIRE 0");
+    crowd.ok("RLOCK k a 50");
+    crowd.ok("RLOCK k b 60000");
+    let script = "return redis.pcall('RWLOCK.RENEW', 'k', 'a', '1000')";
+    wait_until("it has lapsed", || int(crowd.plain("EXISTS {k}:a:rwlock_timeout:1")) == 0);
+    assert_error(redis::cmd("EVAL").arg(script).arg(0).query(&mut crowd.con), "NOTHELD");
+}

@@ -1,0 +1,107 @@
+//! A grant whose answer is lost is taken back: this hold, and never a later one
+//! of the same owner.
+
+use crate::harness::{call, int, text, wait_until, Server};
+use crate::observe::{ends_at, run};
+use crate::pending::{local_clock, Pending};
+use crate::sessions::{holders, hours, ok, HOUR};
+
+/// The lease of the hold that is taken after the one whose answer is lost.
+const LATER: &str = "10800000";
+
+/// A client waits; in one packet it is granted the lock, `steps` follow, and it
+/// is killed. So its answer is under way while they run, and lost.
+fn granted_and_lost(server: &Server, waits: &str, steps: &[&str]) {
+    let mut con = server.connection();
+    ok(&mut con, "WLOCK k h 60000");
+    let waiter = Pending::waits(server, waits);
+    let id = waiter.id().to_string();
+    let mut pipe = redis::pipe();
+    for step in ["RWLOCK.UNLOCK k h"].into_iter().chain(steps.iter().copied()) {
+        let mut words = step.split(' ');
+        pipe.cmd(words.next().unwrap_or_default()).arg(words.collect::<Vec<_>>());
+    }
+    pipe.cmd("CLIENT").arg("KILL").arg("ID").arg(&id);
+    pipe.query::<Vec<redis::Value>>(&mut con).expect("all replies");
+    wait_until("the client is gone", || text(call!(con, "CLIENT", "LIST", "ID", &id)).is_empty());
+    // What is to be taken back is, when the next command comes.
+    run(&mut con, "RWLOCK.RENEW other nobody 1000").expect_err("not held");
+}
+
+#[test]
+fn a_later_write_hold_stays() {
+    for steps in [
+        &["RWLOCK.FORCEUNLOCK k"][..],
+        &["RWLOCK.UNLOCK k w"],
+        &["RWLOCK.UNLOCK k w ALL"],
+        &["DEL k"],
+        &["RENAME k elsewhere", "DEL elsewhere"],
+        &["FLUSHALL"],
+        &["PEXPIRE k 1", "DEBUG SLEEP 0.05"],
+        &["RWLOCK.DOWNGRADE k w 60000", "RWLOCK.UNLOCK k w"],
+        &["RWLOCK.DOWNGRADE k w 60000", "RWLOCK.UPGRADE k w 60000", "RWLOCK.UNLOCK k w ALL"],
+        &["RWLOCK.FORCEUNLOCK k", "RWLOCK.WLOCK k x 60000", "RWLOCK.UNLOCK k x"],
+    ] {
+        let server = Server::builder().start();
+        let mut con = server.connection();
+        let later = format!("RWLOCK.WLOCK k w {LATER}");
+        let steps = [steps, &[&later]].concat();
+        granted_and_lost(&server, &format!("WLOCK k w {HOUR} BLOCK 0"), &steps);
+        let held = [("w".to_owned(), "write".to_owned(), 1, 0)];
+        assert_eq!(holders(&mut con, "k"), held, "{steps:?}");
+        let left = ends_at(&mut con, "k") - local_clock();
+        assert_eq!((left + 1_800_000) / 3_600_000, 3, "{steps:?}");
+    }
+}
+
+#[test]
+fn a_later_read_hold_stays() {
+    let lapses = ["PEXPIRE {k}:w:rwlock_timeout:1 1", "DEBUG SLEEP 0.05"];
+    for steps in [
+        &["RWLOCK.FORCEUNLOCK k"][..],
+        &["RWLOCK.UNLOCK k w"],
+        &["RWLOCK.UNLOCK k w ALL"],
+        &["DEL k"],
+        &["FLUSHALL"],
+        &lapses,
+        // The lock is read by others all the while.
+        &["RWLOCK.RLOCK k other 60000", "RWLOCK.UNLOCK k w"],
+        &[&["RWLOCK.RLOCK k other 60000"][..], &lapses].concat(),
+        &["RWLOCK.UPGRADE k w 60000", "RWLOCK.UNLOCK k w", "RWLOCK.UNLOCK k w"],
+        &["RWLOCK.UPGRADE k w 60000", "RWLOCK.UNLOCK k w READ"],
+    ] {
+        let server = Server::builder().start();
+        let mut con = server.connection();
+        let later = format!("RWLOCK.RLOCK k w {LATER}");
+        let steps = [steps, &[&later]].concat();
+        granted_and_lost(&server, &format!("RLOCK k w {HOUR} BLOCK 0"), &steps);
+        assert_eq!(hours(&mut con, "k", "w"), [3], "{steps:?}");
+    }
+}
+
+#[test]
+fn the_hold_itself_is_taken_back_wherever_it_has_gone() {
+    for (waits, steps) in [
+        ("WLOCK k w 60000 BLOCK 0", &[][..]),
+        ("RLOCK k w 60000 BLOCK 0", &[]),
+        ("WLOCK k w 60000 BLOCK 0", &["SWAPDB 0 1"]),
+        ("RLOCK k w 60000 BLOCK 0", &["SWAPDB 0 1"]),
+        ("WLOCK k w 60000 BLOCK 0", &["SWAPDB 0 1", "SWAPDB 0 1"]),
+        ("WLOCK k w 60000 BLOCK 0", &["RENAME k elsewhere"]),
+        ("RLOCK k w 60000 BLOCK 0", &["RENAME k elsewhere", "RENAME elsewhere k"]),
+        ("WLOCK k w 60000 BLOCK 0", &["MOVE k 1"]),
+        ("WLOCK k w 60000 BLOCK 0", &["RWLOCK.DOWNGRADE k w 60000"]),
+        ("WLOCK k w 60000 BLOCK 0", &["RWLOCK.WLOCK k w 60000", "RWLOCK.UNLOCK k w"]),
+        ("RLOCK k w 60000 BLOCK 0", &["RWLOCK.RLOCK k w 60000", "RWLOCK.UNLOCK k w"]),
+        ("RLOCK k w 60000 BLOCK 0", &["RWLOCK.UPGRADE k w 60000", "RWLOCK.UNLOCK k w WRITE"]),
+    ] {
+        let server = Server::builder().start();
+        granted_and_lost(&server, waits, steps);
+        let mut con = server.connection();
+        wait_until(&format!("{waits}, {steps:?}: all is gone"), || {
+            let keyspace = server.info("keyspace");
+            let here = int(call!(con, "DBSIZE"));
+            here == 0 && !keyspace.contains_key("db1")
+        });
+    }
+}
