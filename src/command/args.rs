@@ -8,20 +8,18 @@ use crate::ffi::Str;
 pub struct Args<'a> {
     rest: &'a [&'a Str],
     /// The one that was read last.
-    last: &'a [u8],
+    last: Option<&'a Str>,
 }
 
 impl<'a> Args<'a> {
     /// The arguments behind the command's own name.
     pub fn new(args: &'a [&'a Str]) -> Args<'a> {
-        Args { rest: args.get(1..).unwrap_or_default(), last: b"" }
+        Args { rest: args.get(1..).unwrap_or_default(), last: None }
     }
 
     /// The next argument.
     pub fn next(&mut self) -> Result<&'a Str, Error> {
-        let (first, rest) = self.rest.split_first().ok_or_else(|| self.syntax())?;
-        (self.rest, self.last) = (rest, first.bytes());
-        Ok(first)
+        self.take().ok_or_else(|| self.syntax())
     }
 
     /// The next argument, a time in ms. Whether it is in range is for the
@@ -50,7 +48,7 @@ impl<'a> Args<'a> {
 
     /// The next argument, an option word, in upper case; None at the end.
     pub fn word(&mut self) -> Option<Vec<u8>> {
-        self.next().ok().map(|word| word.bytes().to_ascii_uppercase())
+        self.take().map(|word| word.bytes().to_ascii_uppercase())
     }
 
     /// Refuses what is left over.
@@ -64,7 +62,13 @@ impl<'a> Args<'a> {
     /// What was read last is unknown, given twice, lacks its value or goes with
     /// nothing that is there.
     pub fn syntax(&self) -> Error {
-        Error::Syntax(self.last.into())
+        Error::Syntax(self.last.map_or(b"".as_slice(), Str::bytes).into())
+    }
+
+    fn take(&mut self) -> Option<&'a Str> {
+        let (&first, rest) = self.rest.split_first()?;
+        (self.rest, self.last) = (rest, Some(first));
+        Some(first)
     }
 }
 

@@ -8,7 +8,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use redis::{Cmd, Connection, ConnectionLike, Pipeline, Value};
 
-use crate::harness::{assert_ok, call, error_text, list, text, wait_until, Server};
+use crate::harness::{assert_ok, call, error_text, int, list, text, wait_until, Server};
+use crate::pending::Pending;
 use crate::unchanged::shown;
 
 /// Set to a number, it replaces the fresh seed.
@@ -420,6 +421,16 @@ fn used_memory(server: &Server) -> i64 {
     server.info("memory")["used_memory"].parse().expect("a number")
 }
 
+/// Lets so many clients wait at once.
+fn make_wait(server: &Server, clients: usize) {
+    let mut con = server.connection();
+    assert_ok(call!(con, "RWLOCK.WLOCK", "a", "b", 60_000));
+    let wait = |_| Pending::waits(server, "RLOCK a c 60000 BLOCK 0");
+    let waiting: Vec<Pending> = (0..clients).map(wait).collect();
+    assert_eq!(int(call!(con, "RWLOCK.FORCEUNLOCK", "a")), 1);
+    waiting.into_iter().for_each(|mut client| client.is_granted());
+}
+
 #[test]
 fn random_commands_do_no_harm_and_leave_no_memory_behind() {
     let server = Server::builder().start();
@@ -431,7 +442,10 @@ fn random_commands_do_no_harm_and_leave_no_memory_behind() {
         assert_ok(call!(con, "SLOWLOG", "RESET"));
     };
     // The first rounds also pay for what the server allocates only once: some
-    // of it not before the second time that it closes so many connections.
+    // of it not before the second time that it closes so many connections. And
+    // it keeps up to eight of its helper clients of 16 KB, of which each client
+    // that waits has two: as many as ever were in use at once.
+    make_wait(&server, 8);
     let mut deadlocks = 0;
     for resp3 in [false, true] {
         deadlocks += fuzz(&server, 1, resp3);
