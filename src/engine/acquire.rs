@@ -1,5 +1,6 @@
 //! Taking holds and changing their kind.
 
+use super::bindings::Returned;
 use super::tracked::Grant;
 use super::wait::Waiting;
 use super::{end_of, Engine, Error, Scene};
@@ -214,12 +215,15 @@ impl Engine {
     ) -> Result<(), Error> {
         let owner = Owner::new(owner)?;
         self.on_lock(ctx, key, |engine, scene, store| {
-            let lease = end_of(store, lease)?;
+            let end = end_of(store, lease)?;
             let seen = engine.look(store, &owner, Survey::Ends)?;
-            let after = core::downgrade(&seen.lock, lease);
+            let after = core::downgrade(&seen.lock, end);
             let after = engine.settled(store, &seen, &owner, after)?;
             let returned = engine.choose_downgraded(scene, store, owner.bytes(), &seen);
             engine.commit_return(store, &seen, &owner, &after, returned)?;
+            if let Returned::Downgraded(Some(id)) = returned {
+                engine.renew_downgraded(ctx, id, lease);
+            }
             store.notice(What::Released);
             engine.figures.count_released(seen.lock.own.writes);
             engine.serve(scene, store);

@@ -1,5 +1,5 @@
-//! Tracked holds, through all that happens to their locks: [`Engine::follow`] is
-//! the only code that says what a change of a lock means for them.
+//! Tracked holds, through all that happens to their locks: [`Engine::follow`] says
+//! what a commit means for them, the rest what others have done.
 
 use super::acquire::Terms;
 use super::alarms::Alarm;
@@ -8,7 +8,9 @@ use super::tracked::{Answer, Grant, Hold, Ids, Session, Tracked, TrackedId};
 use super::wait::Waiter;
 use super::Engine;
 use crate::core::{self, Kind, Lock, Millis};
-use crate::store::{LockRef, Owner, Seen, Store};
+use crate::ffi::Text;
+use crate::store::{hold_of_key, locks_of_key, LockRef, Owner, Seen, Store, Survey};
+use smallvec::SmallVec;
 
 /// What an owner gives back by a commit, beside what has lapsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,9 +75,7 @@ impl Engine {
                 false => self.to_be_bound(store, seen, owner, hold, client),
             };
             let id = id.unwrap_or_else(|| {
-                let lock = LockId::from(store.lock());
-                let (owner, answer) = (owner.bytes().into(), Answer::Told);
-                self.tracked.add(Tracked { lock, owner, hold, session: None, answer })
+                self.tracked.add(LockId::from(store.lock()), owner.bytes().into(), hold)
             });
             self.bind(id, Some(session));
             grant.tracked = Some(id);
@@ -89,13 +89,10 @@ impl Engine {
             Some(id) if grant.is_new => self.tracked.set_answer(id, Answer::UnderWay),
             Some(id) => self.tracked.set_answer(id, Answer::ReliedOn),
             None if grant.is_new => {
-                grant.tracked = Some(self.tracked.add(Tracked {
-                    lock: waiter.lock.clone(),
-                    owner: waiter.owner.clone(),
-                    hold: grant.hold,
-                    session: None,
-                    answer: Answer::UnderWay,
-                }));
+                let Waiter { lock, owner, .. } = waiter;
+                let id = self.tracked.add(lock.clone(), owner.clone(), grant.hold);
+                self.tracked.set_answer(id, Answer::UnderWay);
+                grant.tracked = Some(id);
             }
             None => {}
         }
@@ -104,12 +101,13 @@ impl Engine {
     /// Somebody relies on a hold, with ONCE: if its own client never learns of
     /// it, it stays all the same.
     fn rely_on(&mut self, lock: LockRef<'_>, owner: &[u8], hold: Hold) {
-        let under_way = |(id, tracked): (TrackedId, &Tracked)| {
-            (tracked.hold == hold && tracked.answer == Answer::UnderWay).then_some(id)
-        };
-        let ids: Ids = self.tracked.holds_of(lock, owner).filter_map(under_way).collect();
-        for id in ids {
-            self.tracked.set_answer(id, Answer::ReliedOn);
+        let holds = self.tracked.holds_of(lock, owner).filter(|(_, other)| other.hold == hold);
+        let answers: SmallVec<[_; 2]> = holds.map(|(id, tracked)| (id, tracked.answer)).collect();
+        for (id, answer) in answers {
+            if answer == Answer::UnderWay {
+                self.tracked.set_answer(id, Answer::ReliedOn);
+            }
+            self.tracked.set_lost(id, false);
         }
     }
 
@@ -128,7 +126,10 @@ impl Engine {
             return;
         };
         match self.tracked.get(id) {
-            Some(tracked) if tracked.answer == Answer::UnderWay => self.gone.push(id),
+            Some(tracked) if tracked.answer == Answer::UnderWay => {
+                self.tracked.set_lost(id, true);
+                self.gone.push(id);
+            }
             Some(tracked) => {
                 if tracked.session.is_some_and(|session| session.client == waiter.client) {
                     self.bind(id, None);
@@ -229,9 +230,8 @@ impl Engine {
             return;
         }
         for owner in self.tracked.take_doubtful(store.lock()) {
-            let name = crate::ffi::Text::new(&owner);
-            let seen =
-                Owner::new(&name).and_then(|owner| store.look(&owner, crate::store::Survey::Mode));
+            let name = Text::new(&owner);
+            let seen = Owner::new(&name).and_then(|owner| store.look(&owner, Survey::Mode));
             if let Ok(seen) = seen {
                 self.follow(store, &owner, &seen, &seen.lock, Returned::Nothing);
             }
@@ -244,9 +244,9 @@ impl Engine {
         if self.tracked.is_empty() {
             return;
         }
-        for name in crate::store::locks_of_key(key) {
+        for name in locks_of_key(key) {
             let lock = LockRef { db, name: &name };
-            let Some((owner, number)) = crate::store::hold_of_key(key, &name) else {
+            let Some((owner, number)) = hold_of_key(key, &name) else {
                 continue;
             };
             let is_it = |(_, tracked): &(TrackedId, &Tracked)| tracked.hold == Hold::Read(number);
@@ -275,7 +275,7 @@ impl Engine {
         }
     }
 
-    /// Stops to track a hold, which has ended or is like any other now.
+    /// Stops tracking a hold, which has ended or is like any other now.
     pub(super) fn untrack(&mut self, id: TrackedId) {
         if let Some(session) = self.tracked.remove(id).and_then(|tracked| tracked.session) {
             self.alarms.remove(session.due, Alarm::Session(id));

@@ -107,8 +107,8 @@ impl Engine {
         }
     }
 
-    /// Of which write hold the read hold is left that a DOWNGRADE may leave: of
-    /// the one that UNLOCK would give back.
+    /// The write hold that a DOWNGRADE makes a read hold, with its binding: the one
+    /// that UNLOCK would give back.
     pub(super) fn choose_downgraded(
         &self,
         scene: Scene<'_>,

@@ -121,6 +121,13 @@ impl Engine {
         self.clock.look(Clocks::now(ctx))
     }
 
+    /// The present moment for what the server does now. Its own time stands still
+    /// meanwhile, and is ahead of the wall clock when that was just set back.
+    pub(super) fn now(&mut self, ctx: Ctx<'_>) -> Moment {
+        self.look_at_clocks(ctx);
+        self.clock.when(ctx.now().min(ctx.clock()))
+    }
+
     /// The moment in so many ms, whatever becomes of the wall clock. It looks at the
     /// clocks: the wall clock may have been set since somebody did, and be set back.
     pub(super) fn within(&mut self, ctx: Ctx<'_>, ms: Millis) -> Moment {

@@ -1,6 +1,7 @@
 //! Circles of owners that wait for each other (SPEC section 4).
 
 use super::memory::LockId;
+use super::pass::Pass;
 use super::wait::Answer;
 use super::{Engine, Error, Scene};
 use crate::core::{find_cycle, Blockers, Circle, Lineup, Lock, OwnerId};
@@ -56,14 +57,14 @@ impl Engine {
 
     /// Breaks the circles among those who wait already: it was not looked for
     /// them, or they wait for others now.
-    pub(super) fn break_all_circles(&mut self, ctx: Ctx<'_>) {
+    pub(super) fn break_all_circles(&mut self, ctx: Ctx<'_>, pass: &Pass) {
         for owner in self.suspects(ctx) {
             while let Some(circle) = self.circle_from(ctx, &owner) {
                 if !self.break_circle(circle) {
                     break;
                 }
                 // Those behind it may get in.
-                self.do_alarms(ctx);
+                self.do_alarms(ctx, pass);
             }
         }
     }

@@ -81,7 +81,7 @@ impl Engine {
                 }
                 self.start_sweep();
             }
-            Change::Disconnected(client) => self.gone.extend(self.tracked.of_client(client)),
+            Change::Disconnected(client) => self.note_disconnected(client),
             Change::Settings(settings) => self.set(settings),
         }
     }
@@ -193,6 +193,10 @@ impl Engine {
         self.tracked.relocate(tracked.into_iter().flatten().map(there));
         self.memory.swap(one, other);
         self.alarms.swap(one, other);
+        if self.sweeping.is_some() {
+            // What it has not met may be where it has been already.
+            self.start_sweep();
+        }
         for (lock, queue) in queues {
             self.memory.entry(lock.get()).1.queue = Some(queue);
             self.look_now(lock.get());
@@ -232,6 +236,7 @@ impl Engine {
         self.unsearched = false;
         self.swept = false;
         self.untrack_db(None);
+        self.gone_clients.clear();
         self.gone.clear();
         self.not_yet.clear();
     }
@@ -253,25 +258,26 @@ impl Engine {
 
     /// Does what is due, for the length of a pass.
     pub fn ring(&mut self, ctx: Ctx<'_>) {
-        let pass = Pass::begin();
-        self.look_at_clocks(ctx);
+        let pass = Pass::begin(self.now(ctx));
         let situation = ctx.situation();
         let may_write = situation.primary && !situation.loading && !ctx.writes_are_paused();
         self.unfinished = false;
         if !situation.primary {
             self.unblock_all(&pass);
-            self.retire();
+            if !self.unfinished {
+                self.retire();
+            }
         } else if may_write {
-            self.try_to_give_back(self.clock.when(ctx.now()));
-            self.clear_up(ctx);
+            self.try_to_give_back(&pass);
+            self.clear_up(ctx, &pass);
             self.sweep(ctx, &pass);
-            self.try_unserved(ctx);
+            self.try_unserved(ctx, &pass);
         }
         loop {
             // While it may not write only times are up: the rest stays where it is.
             let next = match may_write {
-                true => self.alarms.next(self.clock.when(ctx.now())),
-                false => self.alarms.next_waiter(self.clock.when(ctx.now())),
+                true => self.alarms.next(pass.now),
+                false => self.alarms.next_waiter(pass.now),
             };
             match next {
                 Next::Rings(alarm) => self.do_alarm(ctx, alarm),
@@ -285,7 +291,7 @@ impl Engine {
         }
         if may_write && !self.unfinished && std::mem::take(&mut self.unsearched) {
             // All who may get in have got in.
-            self.break_all_circles(ctx);
+            self.break_all_circles(ctx, &pass);
         }
         self.tidy_up(&pass);
         self.not_before = match may_write {
@@ -296,9 +302,9 @@ impl Engine {
     }
 
     /// Does what is due now, where the server takes writes.
-    pub(super) fn do_alarms(&mut self, ctx: Ctx<'_>) {
+    pub(super) fn do_alarms(&mut self, ctx: Ctx<'_>, pass: &Pass) {
         loop {
-            match self.alarms.next(self.clock.when(ctx.now())) {
+            match self.alarms.next(pass.now) {
                 Next::Rings(alarm) => self.do_alarm(ctx, alarm),
                 Next::Moved => {}
                 Next::Nothing => return,
@@ -368,7 +374,7 @@ impl Engine {
         if let Some(at) = self.unserved.next() {
             not_later(at.max(self.not_before));
         }
-        if !self.gone.is_empty() || self.unsearched {
+        if self.has_to_clear_up() || self.unsearched {
             not_later(self.not_before);
         }
         if !self.not_yet.is_empty() {

@@ -4,6 +4,7 @@ use super::alarms::{Alarm, Alarms};
 use super::bindings::Returned;
 use super::clock::Moment;
 use super::memory::{Known, Place};
+use super::pass::Pass;
 use super::{Engine, Error, Scene};
 use crate::core::{Announcement, End, Lock, Millis, Mode};
 use crate::ffi::{Access, Ctx, Str};
@@ -29,6 +30,9 @@ const RESERVED_LOOKS: usize = 25;
 
 /// How soon what the server would not take now is tried again.
 const TRY_AGAIN: Millis = 10;
+
+/// Where many locks are waited for, so many of these tries in a ms at the most.
+const TRIES: usize = 10;
 
 impl Engine {
     /// Makes the lock that was `seen` into `after`, and remembers it.
@@ -81,11 +85,15 @@ impl Engine {
         work: impl FnOnce(&mut Engine, Scene<'_>, &mut Store<'_>) -> Result<R, Error>,
     ) -> Result<R, Error> {
         let scene = Scene { ctx, by_alarm: false };
-        if self.has_to_clear_up() && !ctx.writes_are_paused() {
-            self.clear_up(ctx);
-        }
         let db = ctx.db();
+        if self.has_to_clear_up() && !ctx.writes_are_paused() {
+            let pass = Pass::begin(self.now(ctx));
+            self.clear_up(ctx, &pass);
+        }
         let name = Store::check(db, key, Access::Write)?;
+        if (self.has_to_clear_up() || !self.not_yet.is_empty()) && !ctx.writes_are_paused() {
+            self.clear_up_lock(ctx, LockRef { db: db.number(), name: key.bytes() });
+        }
         let mut store = Store::of(db, key, name, Access::Write);
         self.catch_up(scene, &mut store);
         let result = work(self, scene, &mut store);
@@ -229,7 +237,8 @@ impl Engine {
 
     /// Has a lock looked at soon, for the server takes no writes now.
     pub(super) fn try_again(&mut self, store: &Store<'_>) {
-        self.look_within(store, TRY_AGAIN);
+        let apart = Millis::try_from(self.queues / TRIES).unwrap_or(LOOK_AGAIN);
+        self.look_within(store, apart.clamp(TRY_AGAIN, LOOK_AGAIN));
     }
 
     /// Has a lock looked at in so many ms at the latest.

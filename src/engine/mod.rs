@@ -122,13 +122,16 @@ pub struct Engine {
     answers: Vec<(WaiterId, Answer)>,
     /// Those whose answers are on their way.
     underway: HashMap<WaiterId, Waiter>,
-    /// Holds to be given back: their connection is gone, or never learnt of them.
+    /// Connections that are gone, and whose holds are to be given back.
+    gone_clients: BTreeSet<u64>,
+    /// Holds to be given back: their client never learnt of them, or it could not be
+    /// done when it was tried.
     gone: Vec<TrackedId>,
-    /// Those of them that could not be given back when it was tried.
+    /// Those of them that are not tried before the next time.
     not_yet: Vec<TrackedId>,
-    /// When that is tried again.
+    /// When that is.
     not_yet_due: Moment,
-    /// When they can be, at the earliest.
+    /// When they can be given back, at the earliest.
     not_before: Moment,
     /// The search for locks that nobody has touched yet, while it goes on.
     sweeping: Option<sweep::Sweeping>,

@@ -2,22 +2,25 @@
 //! event loop. Clients wait meanwhile, so it ends after a millisecond, and the
 //! rest goes on in the next turn.
 
+use super::clock::Moment;
 use super::memory::Locks;
 use super::wheel::Wheel;
 use super::Engine;
 use std::time::{Duration, Instant};
 
-/// When a pass is over. One step more may follow, of some µs.
+/// When a pass is over. The step that is under way then is done to its end.
 const LONG_ENOUGH: Duration = Duration::from_millis(1);
 
 /// A pass that has begun.
 pub(super) struct Pass {
     began: Instant,
+    /// When it began by the clock of alarms. For all of the pass it is this time.
+    pub now: Moment,
 }
 
 impl Pass {
-    pub fn begin() -> Pass {
-        Pass { began: Instant::now() }
+    pub fn begin(now: Moment) -> Pass {
+        Pass { began: Instant::now(), now }
     }
 
     /// Whether the rest is for the next one.

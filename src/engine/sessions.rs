@@ -2,12 +2,12 @@
 //! that are taken back.
 
 use super::bindings::{renewal, Returned};
-use super::clock::Moment;
-use super::tracked::{Answer, Hold, Session, TrackedId};
+use super::pass::Pass;
+use super::tracked::{Answer, Hold, Session, Tracked, TrackedId};
 use super::{Engine, Error, Scene};
 use crate::core::{self, Kind, Which};
 use crate::ffi::{Access, Ctx, Db, Text};
-use crate::store::{self, Owner, Store, Survey, What};
+use crate::store::{self, LockRef, Owner, Store, Survey, What};
 
 impl Engine {
     /// Renews a session hold while its connection is open.
@@ -27,14 +27,14 @@ impl Engine {
         self.bind(id, Some(again(renewal(session.lease))));
         let mut store = match Store::open(db, &key, Access::Write) {
             Err(store::Error::TryAgain) => return self.renew_on_its_way(db, &key, &owner, id),
-            opened => opened?,
-        };
-        if !store.may_write() {
+            Ok(store) if store.may_write() => store,
             // A server that is cut off would refuse RENEW as well: somebody else may
             // hold the lock elsewhere. If that lasts, the hold ends with its lease.
-            self.bind(id, Some(again(renewal(session.lease).min(REFUSED_AGAIN))));
-            return Ok(());
-        }
+            _ => {
+                self.bind(id, Some(again(renewal(session.lease).min(REFUSED_AGAIN))));
+                return Ok(());
+            }
+        };
         let lease = super::end_of(&store, session.lease)?;
         self.catch_up(scene, &mut store);
         let seen = self.look(&store, &owner, Survey::Mode)?;
@@ -74,20 +74,84 @@ impl Engine {
         Ok(())
     }
 
+    /// The DOWNGRADE of a session hold gave it another lease.
+    pub(super) fn renew_downgraded(&mut self, ctx: Ctx<'_>, id: TrackedId, lease: core::Millis) {
+        let Some(Tracked { hold: Hold::Read(_), session, .. }) = self.tracked.get(id) else {
+            return;
+        };
+        if let Some(session) = *session {
+            let due = self.within(ctx, renewal(lease));
+            self.bind(id, Some(Session { lease, due, ..session }));
+        }
+    }
+
+    /// A connection is gone.
+    pub(super) fn note_disconnected(&mut self, client: u64) {
+        if self.has_session(client) {
+            self.gone_clients.insert(client);
+        }
+    }
+
+    /// Whether anything is to be given back that nobody will.
+    pub(super) fn has_to_clear_up(&self) -> bool {
+        !self.gone.is_empty() || !self.gone_clients.is_empty()
+    }
+
     /// Gives back what was held by connections that are gone, and what was
-    /// granted to those that never learnt of it.
-    pub(super) fn clear_up(&mut self, ctx: Ctx<'_>) {
+    /// granted to those that never learnt of it, for the length of a pass.
+    pub(super) fn clear_up(&mut self, ctx: Ctx<'_>, pass: &Pass) {
         let scene = Scene { ctx, by_alarm: true };
-        for id in std::mem::take(&mut self.gone) {
-            match self.give_back_tracked(scene, id) {
-                Err(Error::Store(error)) if error.is_unserved() => self.give_back_later(scene, id),
-                _ => self.untrack(id),
+        while let Some(id) = self.next_lost() {
+            self.give_back_lost(scene, id);
+            if pass.is_over() {
+                return;
             }
         }
     }
 
-    pub(super) fn has_to_clear_up(&self) -> bool {
-        !self.gone.is_empty()
+    /// The same of one lock, all of it: somebody is about to look at it.
+    pub(super) fn clear_up_lock(&mut self, ctx: Ctx<'_>, lock: LockRef<'_>) {
+        let scene = Scene { ctx, by_alarm: true };
+        for id in self.tracked.of_lock(lock) {
+            if self.is_lost(id) {
+                self.give_back_lost(scene, id);
+            }
+        }
+    }
+
+    fn next_lost(&mut self) -> Option<TrackedId> {
+        while let Some(id) = self.gone.pop() {
+            if self.is_lost(id) {
+                return Some(id);
+            }
+        }
+        while let Some(client) = self.gone_clients.last() {
+            if let Some(id) = self.tracked.of_client(*client).next() {
+                return Some(id);
+            }
+            self.gone_clients.pop_last();
+        }
+        None
+    }
+
+    /// Whether a hold is to be given back, for its client is gone.
+    fn is_lost(&self, id: TrackedId) -> bool {
+        self.tracked.get(id).is_some_and(|tracked| {
+            let is_gone = |session: Session| self.gone_clients.contains(&session.client);
+            tracked.is_lost || tracked.session.is_some_and(is_gone)
+        })
+    }
+
+    /// Gives a hold back, now or when its slot is served again. It is bound to nobody
+    /// from now on.
+    fn give_back_lost(&mut self, scene: Scene<'_>, id: TrackedId) {
+        match self.give_back_tracked(scene, id) {
+            Err(Error::Store(error)) if error.is_unserved() => {
+                self.bind(id, None);
+                self.give_back_later(scene, id);
+            }
+            _ => self.untrack(id),
+        }
     }
 
     /// The slot is on its way, or the cluster is down: the hold is given back when
@@ -104,12 +168,14 @@ impl Engine {
         if self.not_yet.is_empty() {
             self.not_yet_due = self.within(scene.ctx, GIVE_BACK_AGAIN);
         }
+        self.tracked.set_lost(id, true);
         self.not_yet.push(id);
     }
 
-    /// Has what could not be given back be tried again, when it is time.
-    pub(super) fn try_to_give_back(&mut self, now: Moment) {
-        if now > self.not_yet_due {
+    /// Moves the holds that could not be given back to those that are to be, when it
+    /// is time.
+    pub(super) fn try_to_give_back(&mut self, pass: &Pass) {
+        if pass.now > self.not_yet_due {
             self.gone.append(&mut self.not_yet);
         }
     }

@@ -66,7 +66,7 @@ impl Engine {
         let Some(mut sweeping) = self.sweeping.take() else {
             return;
         };
-        if self.clock.when(ctx.now()) <= sweeping.due {
+        if pass.now <= sweeping.due {
             self.sweeping = Some(sweeping);
             return;
         }
@@ -112,9 +112,7 @@ impl Engine {
             self.sweeping = Some(Sweeping { db: db.number() + 1, walk, met, ..sweeping });
         }
     }
-}
 
-impl Engine {
     /// Walks on, and notes the hashes that it meets. False when all of the database were met.
     fn walk(&self, db: Db<'_>, sweeping: &mut Sweeping, pass: &Pass) -> bool {
         let Sweeping { walk, found, .. } = sweeping;

@@ -13,6 +13,7 @@ use crate::store::LockRef;
 use hashbrown::{Equivalent, HashMap};
 use smallvec::SmallVec;
 use std::collections::BTreeSet;
+use std::hash::Hash;
 
 /// Names a tracked hold, for ever.
 pub type TrackedId = u64;
@@ -45,7 +46,7 @@ impl Hold {
 pub struct Grant {
     /// The hold, as it was called then.
     pub hold: Hold,
-    /// Whether the owner had it not before; with ONCE it may have had.
+    /// Whether the hold is new: with ONCE the owner may have had it already.
     pub is_new: bool,
     /// The fencing token that came with it.
     pub token: Option<Token>,
@@ -83,6 +84,9 @@ pub struct Tracked {
     pub hold: Hold,
     pub session: Option<Session>,
     pub answer: Answer,
+    /// Its client is gone, and it is to be given back, unless somebody relies on it or
+    /// binds it before that can be done.
+    pub is_lost: bool,
 }
 
 /// All of them.
@@ -121,19 +125,17 @@ impl AllTracked {
         self.of_client.values().map(BTreeSet::len).sum()
     }
 
-    /// Begins to track a hold.
-    pub fn add(&mut self, tracked: Tracked) -> TrackedId {
+    /// Begins to track a hold, which is bound to nobody, and whose client knows of it.
+    pub fn add(&mut self, lock: LockId, owner: OwnerId, hold: Hold) -> TrackedId {
         self.last += 1;
         let id = self.last;
-        if let Some(session) = tracked.session {
-            self.of_client.entry(session.client).or_default().insert(id);
+        let of_lock = self.of_lock.entry(lock.clone()).or_default();
+        if hold == Hold::Write {
+            of_lock.writer = Some(owner.clone());
         }
-        let lock = self.of_lock.entry(tracked.lock.clone()).or_default();
-        if tracked.hold == Hold::Write {
-            lock.writer = Some(tracked.owner.clone());
-        }
-        lock.owners.entry(tracked.owner.clone()).or_default().push(id);
-        self.all.insert(id, tracked);
+        of_lock.owners.entry(owner.clone()).or_default().push(id);
+        let answer = Answer::Told;
+        self.all.insert(id, Tracked { lock, owner, hold, session: None, answer, is_lost: false });
         id
     }
 
@@ -142,17 +144,24 @@ impl AllTracked {
         self.all.get(&id)
     }
 
-    /// The hold is called otherwise from now on.
+    /// The hold has another number or kind from now on.
     pub fn rename(&mut self, id: TrackedId, hold: Hold) {
         if let Some(tracked) = self.all.get_mut(&id) {
             tracked.hold = hold;
         }
     }
 
-    /// Its client has been told of it, or is not to be any more.
+    /// Whether its client knows of it has changed.
     pub fn set_answer(&mut self, id: TrackedId, answer: Answer) {
         if let Some(tracked) = self.all.get_mut(&id) {
             tracked.answer = answer;
+        }
+    }
+
+    /// Its client is gone, or somebody else wants to keep it.
+    pub fn set_lost(&mut self, id: TrackedId, is_lost: bool) {
+        if let Some(tracked) = self.all.get_mut(&id) {
+            tracked.is_lost = is_lost;
         }
     }
 
@@ -162,6 +171,7 @@ impl AllTracked {
             return;
         };
         let before = std::mem::replace(&mut tracked.session, session);
+        tracked.is_lost &= session.is_none();
         let client = |session: Option<Session>| session.map(|session| session.client);
         if client(before) == client(session) {
             return;
@@ -172,7 +182,7 @@ impl AllTracked {
         }
     }
 
-    /// Stops to track a hold, which has ended or is like any other now.
+    /// Stops tracking a hold, which has ended or is like any other now.
     pub fn remove(&mut self, id: TrackedId) -> Option<Tracked> {
         let tracked = self.all.remove(&id)?;
         self.forget_client(id, tracked.session);
@@ -185,8 +195,10 @@ impl AllTracked {
             }
             if lock.owners.is_empty() {
                 self.of_lock.remove(&tracked.lock);
+                give_room_back(&mut self.of_lock);
             }
         }
+        give_room_back(&mut self.all);
         Some(tracked)
     }
 
@@ -198,6 +210,7 @@ impl AllTracked {
             ids.remove(&id);
             if ids.is_empty() {
                 self.of_client.remove(&client);
+                give_room_back(&mut self.of_client);
             }
         }
     }
@@ -282,6 +295,13 @@ impl AllTracked {
     }
 }
 
+/// Makes a table smaller that is nearly empty.
+fn give_room_back<K: Eq + Hash, V>(table: &mut HashMap<K, V>) {
+    if table.len() < table.capacity() / 8 {
+        table.shrink_to(2 * table.len());
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -290,22 +310,18 @@ mod tests {
         LockId::from(LockRef { db, name: name.as_bytes() })
     }
 
-    fn bound(lock: &LockId, owner: &str, client: u64) -> Tracked {
-        Tracked {
-            lock: lock.clone(),
-            owner: owner.as_bytes().into(),
-            hold: Hold::Write,
-            session: Some(Session { client, lease: 1_000, due: Moment::PAST }),
-            answer: Answer::Told,
-        }
+    fn add_bound(all: &mut AllTracked, lock: &LockId, owner: &str, client: u64) -> TrackedId {
+        let id = all.add(lock.clone(), owner.as_bytes().into(), Hold::Write);
+        all.bind(id, Some(Session { client, lease: 1_000, due: Moment::PAST }));
+        id
     }
 
     #[test]
     fn an_id_is_never_used_again() {
         let (mut all, lock) = (AllTracked::default(), lock(0, "k"));
-        let first = all.add(bound(&lock, "a", 1));
+        let first = add_bound(&mut all, &lock, "a", 1);
         assert!(all.remove(first).is_some());
-        let second = all.add(bound(&lock, "a", 1));
+        let second = add_bound(&mut all, &lock, "a", 1);
         assert_ne!(first, second);
         assert!(all.get(first).is_none());
         assert!(all.remove(first).is_none());
@@ -315,7 +331,7 @@ mod tests {
     #[test]
     fn a_hold_is_found_by_its_connection_and_its_lock_until_it_ends() {
         let (mut all, lock) = (AllTracked::default(), lock(0, "k"));
-        let id = all.add(bound(&lock, "a", 1));
+        let id = add_bound(&mut all, &lock, "a", 1);
         all.bind(id, Some(Session { client: 2, lease: 5, due: Moment(9) }));
         assert_eq!(all.of_client(1).count(), 0);
         assert_eq!(all.of_client(2).collect::<Vec<_>>(), [id]);
@@ -326,11 +342,22 @@ mod tests {
     }
 
     #[test]
+    fn what_is_empty_takes_no_room() {
+        let (mut all, lock) = (AllTracked::default(), lock(0, "k"));
+        let ids: Vec<_> = (0..10_000).map(|n| add_bound(&mut all, &lock, "a", n)).collect();
+        for id in ids.into_iter().rev() {
+            all.remove(id);
+        }
+        assert!(all.all.capacity() < 100, "{}", all.all.capacity());
+        assert!(all.of_client.capacity() < 100, "{}", all.of_client.capacity());
+    }
+
+    #[test]
     fn locks_change_places() {
         let mut all = AllTracked::default();
         let (here, there, third) = (lock(0, "k"), lock(1, "k"), lock(0, "x"));
-        let one = all.add(bound(&here, "a", 1));
-        let two = all.add(bound(&there, "b", 2));
+        let one = add_bound(&mut all, &here, "a", 1);
+        let two = add_bound(&mut all, &there, "b", 2);
         all.relocate([(here.clone(), there.clone()), (there.clone(), here.clone())]);
         assert_eq!(all.of_owner(there.get(), b"a"), [one]);
         assert_eq!(all.of_owner(here.get(), b"b"), [two]);

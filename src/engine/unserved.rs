@@ -5,6 +5,7 @@
 
 use super::clock::Moment;
 use super::memory::LockId;
+use super::pass::Pass;
 use super::{Engine, Scene};
 use crate::core::Millis;
 use crate::ffi::{Access, Ctx, Db, Text};
@@ -18,7 +19,7 @@ pub(super) struct Unserved {
     /// In the order in which they are tried.
     queue: VecDeque<LockId>,
     members: HashSet<LockId>,
-    /// How many from the front are to be tried before the next round.
+    /// How many from the front are to be tried in this round.
     left: usize,
     /// When to go on.
     due: Moment,
@@ -27,8 +28,7 @@ pub(super) struct Unserved {
 /// How often all of them are tried, in ms.
 const ROUND: Millis = 100;
 
-/// How many in one pass of the alarm, and how soon the next follows, in ms.
-const MOST: usize = 500;
+/// How soon a round goes on that a pass had no time for, in ms.
 const PAUSE: Millis = 10;
 
 impl Unserved {
@@ -46,26 +46,28 @@ impl Unserved {
         (!self.queue.is_empty()).then_some(self.due)
     }
 
-    /// Those that are to be tried now.
-    fn take(&mut self, now: Moment) -> Vec<LockId> {
+    /// The next that is to be tried now.
+    fn take(&mut self, now: Moment) -> Option<LockId> {
         if now <= self.due {
-            return Vec::new();
+            return None;
         }
         if self.left == 0 {
             self.left = self.queue.len();
         }
-        let count = self.left.min(MOST);
-        self.left -= count;
-        self.due = now.after(if self.left > 0 { PAUSE } else { ROUND });
-        self.queue.drain(..count).collect()
+        let next = self.queue.pop_front()?;
+        self.left -= 1;
+        if self.left == 0 {
+            self.due = now.after(ROUND);
+        }
+        Some(next)
     }
 }
 
 impl Engine {
     /// Tries the locks that could not be looked at.
-    pub(super) fn try_unserved(&mut self, ctx: Ctx<'_>) {
+    pub(super) fn try_unserved(&mut self, ctx: Ctx<'_>, pass: &Pass) {
         let scene = Scene { ctx, by_alarm: true };
-        for lock in self.unserved.take(self.clock.when(ctx.now())) {
+        while let Some(lock) = self.unserved.take(pass.now) {
             let db = ctx.in_db(lock.db);
             let key = Text::new(&lock.name);
             if self.adopt(scene, db, &key).is_err() && store::is_here(db, &key) {
@@ -73,6 +75,13 @@ impl Engine {
             } else {
                 self.unserved.members.remove(&lock);
             }
+            if pass.is_over() && self.unserved.left > 0 {
+                self.unserved.due = pass.now.after(PAUSE);
+            }
+        }
+        if self.unserved.queue.is_empty() {
+            // There may have been many.
+            self.unserved = Unserved::default();
         }
     }
 

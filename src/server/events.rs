@@ -152,14 +152,18 @@ impl OnKeyEvent for Events {
         };
         let goes = matches!(name, b"rename_from" | b"move_from");
         let comes = matches!(name, b"rename_to" | b"move_to");
-        let from = TAKEN_FROM.take().filter(|_| comes);
+        // Another module may write in between.
+        let from = if comes { TAKEN_FROM.take() } else { None };
         let arrives = name == b"restore" && store::is_cluster();
+        if goes {
+            TAKEN_FROM.replace(concerned.then(|| (db, key.to_vec())));
+            return;
+        }
         if !concerned && !arrives && from.is_none() {
             return;
         }
         let key = key.to_vec();
         match (name, from) {
-            _ if goes => _ = TAKEN_FROM.replace(Some((db, key))),
             _ if arrives => put(Change::Arrived(db, key)),
             (_, Some(from)) => put(Change::Moved { from, to: (db, key) }),
             (b"expired", _) if is_working => put(Change::MetLapsed(db, key)),

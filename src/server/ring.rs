@@ -26,18 +26,22 @@ impl OnAlarm for Wakes {
 /// The event loop is about to sleep: does what is due, or hands on what was
 /// announced. Not both: together they would make a transaction.
 pub(super) fn before_sleep(ctx: Ctx<'_>) {
-    let rings = SERVER.borrow_mut().as_mut().is_some_and(|server| std::mem::take(&mut server.due));
+    let rings = SERVER.borrow_mut().as_mut().is_some_and(|server| {
+        let rings = std::mem::take(&mut server.due);
+        if rings {
+            // It will sleep no moment. What was announced is handed on when it awakes;
+            // and the events of the loop are ended then, which cannot be done in one of
+            // them.
+            server.alarm.set(0);
+        }
+        rings
+    });
     if !rings {
         store::loop_is_done(ctx);
         return;
     }
     // Never busy: this is between commands. After a stop there is nothing to do.
     let _ = run(ctx, |engine| engine.ring(ctx));
-    if let Some(server) = SERVER.borrow_mut().as_mut() {
-        // It sleeps no moment. What was announced is handed on when it awakes; and
-        // the events of the loop are ended then, which cannot be done in one of them.
-        server.alarm.set(0);
-    }
 }
 
 /// The event loop awakes, and has not looked at any command yet.

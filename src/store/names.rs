@@ -197,6 +197,9 @@ pub fn hold_of_key<'k>(key: &'k [u8], lock: &[u8]) -> Option<(&'k [u8], u64)> {
     };
     let owner = without_timeout(rest.strip_prefix(b":")?)?;
     let digits = rest.get(1 + owner.len() + TIMEOUT.len()..)?;
+    if digits.first() == Some(&b'0') {
+        return None;
+    }
     let number = std::str::from_utf8(digits).ok()?.parse().ok()?;
     Some((owner, number))
 }

@@ -57,15 +57,14 @@ impl Seen {
         self.hash.is_some()
     }
 
-    /// The owners whose lapsed holds a commit removes, each with the number that a
+    /// The owners whose lapsed read holds a commit removes, each with the number that a
     /// read hold of its of this number has then; None when it has lapsed.
     pub fn mended(&self) -> impl Iterator<Item = (&[u8], impl Fn(u64) -> Option<u64> + '_)> {
-        self.debris.iter().map(|field| {
-            let slots: &[Slot] = match &field.stored {
-                Stored::Reads(slots) => slots,
-                Stored::Writes(_) => &[],
-            };
-            (field.owner.as_slice(), move |number| number_after(slots, number))
+        self.debris.iter().filter_map(|field| match &field.stored {
+            Stored::Reads(slots) => {
+                Some((field.owner.as_slice(), move |number| number_after(slots, number)))
+            }
+            Stored::Writes(_) => None,
         })
     }
 

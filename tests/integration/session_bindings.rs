@@ -108,6 +108,21 @@ fn downgrade_binds_no_read_hold_that_was_there_before() {
     assert_eq!(hours(&mut watch, "lock", "a"), [2]);
 }
 
+/// A field that is not of the lock's mode is debris, and tells nothing of the reads.
+#[test]
+fn a_stale_write_count_ends_no_binding_of_a_read_hold() {
+    let server = Server::builder().start();
+    let mut watch = server.connection();
+    let mut one = server.connection();
+    ok(&mut one, &format!("RLOCK lock a {HOUR} SESSION"));
+    assert_eq!(int(run(&mut watch, "HSET lock a:write 1")), 1);
+    ok(&mut watch, &format!("RLOCK lock b {HOUR}"));
+    assert_eq!(unlock(&mut watch, "lock b"), 0);
+    assert_eq!(holders(&mut watch, "lock"), held("read", 1, client_id(&mut one)));
+    close(one, &mut watch);
+    wait_until("it is given back", || int(run(&mut watch, "DBSIZE")) == 0);
+}
+
 /// Ways to have UNLOCK run in a script, for this connection.
 fn unlock_in_script(con: &mut Connection, how: &str, line: &str) {
     let (key, rest) = line.split_once(' ').expect("a key");

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use crate::harness::{assert_ok, call, int, wait_until, wait_until_within, Server};
 use crate::observe::{ends_at, run};
-use crate::pending::Pending;
 use crate::sessions::{client_id, holders, ok};
 
 /// A primary whose replicas are cut off must not go on: the promoted replica
@@ -28,6 +27,7 @@ fn a_session_hold_is_not_renewed_while_replicas_are_missing() {
         ok(&mut con, &format!("{command} lock a 3000 SESSION"));
         let first = ends_at(&mut con, "lock");
         set(1);
+        // Longer than a third of the lease: it would have been renewed.
         std::thread::sleep(Duration::from_millis(1_500));
         assert_eq!(ends_at(&mut con, "lock"), first, "{command}");
         set(0);
@@ -47,6 +47,17 @@ fn a_session_hold_is_renewed_while_memory_is_used_up() {
     assert_ok(call!(con, "CONFIG", "SET", "maxmemory", 1));
     let first = ends_at(&mut con, "lock");
     wait_until("it is renewed", || ends_at(&mut con, "lock") > first + 900);
-    let waiter = Pending::send(&server, "INSPECT lock").reply();
-    waiter.expect("still there");
+}
+
+/// DOWNGRADE's lease may be the shorter one.
+#[test]
+fn a_session_hold_that_was_downgraded_is_renewed_by_its_new_lease() {
+    let server = Server::builder().start();
+    let mut con = server.connection();
+    ok(&mut con, "WLOCK lock a 60000 SESSION");
+    ok(&mut con, "DOWNGRADE lock a 900");
+    let first = ends_at(&mut con, "lock");
+    wait_until("it is renewed", || ends_at(&mut con, "lock") > first + 900);
+    let id = client_id(&mut con);
+    assert_eq!(holders(&mut con, "lock"), [("a".to_owned(), "read".to_owned(), 1, id)]);
 }

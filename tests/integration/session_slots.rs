@@ -8,22 +8,18 @@ use std::time::Duration;
 use redis::Connection;
 use serial_test::serial;
 
-use crate::harness::{assert_ok, call, int, list, send, slot, text, wait_until, Cluster, Server};
+use crate::harness::{
+    assert_ok, begin_to_move, call, id, int, list, set_slot, slot, text, wait_until, Cluster,
+    Server,
+};
 use crate::observe::{ends_at, run};
 use crate::pending::Pending;
 use crate::sessions::{client_id, close, holders, ok};
 
 const LOCK: &str = "lock";
 
-fn id(node: &Server) -> String {
-    text(run(&mut node.connection(), "CLUSTER MYID"))
-}
-
-fn set_slot(node: &Server, state: &[&str]) {
-    let number = slot(LOCK.as_bytes()).to_string();
-    let words = ["CLUSTER", "SETSLOT", &number].into_iter().chain(state.iter().copied());
-    assert_ok(send(&mut node.connection(), words));
-}
+/// Another lock in its slot.
+const OTHER: &str = "{lock}2";
 
 /// The node that serves the lock, and another.
 fn nodes(cluster: &Cluster) -> (&Server, &Server) {
@@ -33,13 +29,13 @@ fn nodes(cluster: &Cluster) -> (&Server, &Server) {
 }
 
 fn migrate(from: &Server, to: &Server) {
-    set_slot(to, &["IMPORTING", &id(from)]);
-    set_slot(from, &["MIGRATING", &id(to)]);
+    begin_to_move(LOCK.as_bytes(), from, to);
 }
 
 fn stay(from: &Server, to: &Server) {
-    set_slot(from, &["STABLE"]);
-    set_slot(to, &["STABLE"]);
+    for node in [from, to] {
+        assert_ok(set_slot(node, LOCK.as_bytes(), &["STABLE"]));
+    }
 }
 
 fn exists(con: &mut Connection) -> bool {
@@ -57,7 +53,7 @@ fn a_closed_connections_hold_goes_as_soon_as_the_slot_stays() {
         ok(&mut con, &format!("{command} lock a 600000 SESSION"));
         migrate(from, to);
         close(con, &mut watch);
-        // Time for some tries.
+        // It is tried every 100 ms, and nothing tells of a try in vain.
         thread::sleep(Duration::from_millis(300));
         assert!(exists(&mut watch), "{command}");
         stay(from, to);
@@ -68,14 +64,55 @@ fn a_closed_connections_hold_goes_as_soon_as_the_slot_stays() {
     ok(&mut con, "WLOCK lock a 600000 SESSION");
     migrate(from, to);
     close(con, &mut watch);
-    let keys = ["MIGRATE", "127.0.0.1", &to.port().to_string(), "", "0", "10000", "KEYS", LOCK];
-    assert_ok(send(&mut watch, keys));
-    for node in [to, from].into_iter().chain(cluster.nodes()) {
-        set_slot(node, &["NODE", &id(to)]);
-    }
-    cluster.wait_ok();
+    cluster.finish_move(LOCK.as_bytes(), from, to);
     wait_until("nothing is bound here", || from.info("rwlock")["rwlock_session_holds"] == "0");
     assert_eq!(int(run(&mut to.connection(), "RWLOCK.UNLOCK lock a")), 1);
+}
+
+/// The client comes back and goes on with ONCE, as after any lost answer.
+#[test]
+#[serial]
+fn who_takes_a_closed_connections_hold_over_keeps_it() {
+    let cluster = Cluster::start(3, 0);
+    let (from, to) = nodes(&cluster);
+    let mut watch = from.connection();
+    for (command, kind) in [("WLOCK", "write"), ("RLOCK", "read")] {
+        let mut con = from.connection();
+        ok(&mut con, &format!("{command} {LOCK} a 600000 SESSION"));
+        ok(&mut con, &format!("{command} {OTHER} a 600000 SESSION"));
+        migrate(from, to);
+        close(con, &mut watch);
+        let mut next = from.connection();
+        let number = slot(LOCK.as_bytes()).to_string();
+        let mut pipe = redis::pipe();
+        pipe.cmd("CLUSTER").arg(&["SETSLOT", &number, "STABLE"]).ignore();
+        let words = [LOCK, "a", "600000", "SESSION", "ONCE"];
+        pipe.cmd(&format!("RWLOCK.{command}")).arg(&words).ignore();
+        pipe.query::<()>(&mut next).expect("both are done");
+        // Both were to be given back at the same time.
+        wait_until("the other is", || int(call!(watch, "EXISTS", OTHER)) == 0);
+        let bound = ("a".to_owned(), kind.to_owned(), 1, client_id(&mut next));
+        assert_eq!(holders(&mut watch, LOCK), [bound]);
+        close(next, &mut watch);
+        wait_until("it is given back", || !exists(&mut watch));
+        stay(from, to);
+    }
+}
+
+#[test]
+#[serial]
+fn a_closed_connections_hold_is_renewed_no_more() {
+    let cluster = Cluster::start(3, 0);
+    let (from, to) = nodes(&cluster);
+    let mut watch = from.connection();
+    for command in ["WLOCK", "RLOCK"] {
+        let mut con = from.connection();
+        ok(&mut con, &format!("{command} {LOCK} a 900 SESSION"));
+        migrate(from, to);
+        close(con, &mut watch);
+        wait_until("it ends with its lease", || int(run(&mut watch, "DBSIZE")) == 0);
+        stay(from, to);
+    }
 }
 
 #[test]
@@ -93,9 +130,10 @@ fn a_lost_grant_is_taken_back_as_soon_as_the_slot_stays() {
         pipe.cmd("CLUSTER").arg(&["SETSLOT", &number, "MIGRATING", &to_id]);
         pipe.cmd("CLIENT").arg(&["KILL", "ID", &waiter.id().to_string()]);
         pipe.query::<Vec<redis::Value>>(&mut watch).expect("all replies");
+        // It is tried every 100 ms, and nothing tells of a try in vain.
         thread::sleep(Duration::from_millis(300));
         assert!(exists(&mut watch), "{command}");
-        set_slot(from, &["STABLE"]);
+        assert_ok(set_slot(from, LOCK.as_bytes(), &["STABLE"]));
         wait_until("it is taken back", || !exists(&mut watch));
     }
 }
@@ -116,11 +154,8 @@ fn a_closed_connections_hold_goes_when_the_cluster_is_up_again() {
     let state = |con: &mut Connection| text(run(con, "CLUSTER INFO")).contains("cluster_state:ok");
     assert_ok(call!(watch, "CLUSTER", "DELSLOTS", first));
     wait_until("the cluster is down", || !state(&mut watch));
-    let gone = client_id(&mut con);
-    drop(con);
-    wait_until("the connection is closed", || {
-        text(call!(watch, "CLIENT", "LIST", "ID", gone)).is_empty()
-    });
+    close(con, &mut watch);
+    // It is tried every 100 ms, and nothing tells of a try in vain.
     thread::sleep(Duration::from_millis(300));
     assert_ok(call!(watch, "CLUSTER", "ADDSLOTS", first));
     wait_until("the cluster is up", || state(&mut watch));
