@@ -96,12 +96,12 @@ impl Alarms {
         }
     }
 
-    /// When to look for a waiter's that rings.
+    /// When a waiter's rings next.
     pub fn first_waiter(&self) -> Option<Moment> {
         self.waiters.first().map(|(at, _)| *at)
     }
 
-    /// When to look for another one that rings: not later than the first does.
+    /// When another one rings next, or earlier.
     pub fn first_other(&self) -> Option<Moment> {
         let locks = self.locks.iter().flatten().filter_map(|wheel| wheel.first().map(Moment));
         let session = self.sessions.first().map(|(at, _)| *at);

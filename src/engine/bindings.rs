@@ -119,25 +119,22 @@ impl Engine {
         }
     }
 
-    /// The waiter never got its answer. What it was granted goes, unless it has
-    /// ended already, or somebody else relies on it.
+    /// The waiter never got its answer, for its connection is gone. What it was granted
+    /// goes, unless it has ended already, or is a plain hold that somebody else relies on.
     pub(super) fn not_told(&mut self, waiter: &Waiter) {
         let Some(id) = waiter.grant.and_then(|grant| grant.tracked) else {
             return;
         };
-        match self.tracked.get(id) {
-            Some(tracked) if tracked.answer == Answer::UnderWay => {
-                self.tracked.set_lost(id, true);
-                self.gone.push(id);
-            }
-            Some(tracked) => {
-                if tracked.session.is_some_and(|session| session.client == waiter.client) {
-                    self.bind(id, None);
-                }
-                self.tracked.set_answer(id, Answer::Told);
-                self.untrack_if_plain(id);
-            }
-            None => {}
+        let Some(tracked) = self.tracked.get(id) else {
+            return;
+        };
+        let is_bound = tracked.session.is_some_and(|session| session.client == waiter.client);
+        if tracked.answer == Answer::UnderWay || is_bound {
+            self.tracked.set_lost(id, true);
+            self.gone.push(id);
+        } else {
+            self.tracked.set_answer(id, Answer::Told);
+            self.untrack_if_plain(id);
         }
     }
 

@@ -10,7 +10,7 @@ const CHUNK: usize = 512;
 /// A list that grows and shrinks by chunks: no element is moved for it.
 pub struct Chunks<T> {
     chunks: Vec<Vec<T>>,
-    /// One that became empty last. Who adds and takes away at the edge of a chunk
+    /// The one that became empty last: whoever adds and takes away at the edge of a chunk
     /// does not allocate each time.
     spare: Vec<T>,
     len: usize,
@@ -226,8 +226,8 @@ impl<T> Slab<T> {
         }
     }
 
-    /// A free place. There are more places only once there is none, so none that
-    /// is no longer there comes back and is told of twice.
+    /// A free place. The list of places grows only when `free` is empty, so no stale
+    /// place in that can become valid again.
     fn take_free(&mut self) -> Option<u32> {
         loop {
             let place = self.free.pop()?;

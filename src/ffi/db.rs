@@ -95,8 +95,7 @@ impl<'a> Db<'a> {
         unsafe { api!(RedisModule_SignalModifiedKey)(here.raw(), name.raw()) };
     }
 
-    /// Propagates a command to the replicas and the AOF, or, `"A"` in
-    /// `modifiers`, to the replicas only.
+    /// Propagates a command to the replicas and the AOF, or to the replicas only.
     pub fn replicate(self, command: &CStr, modifiers: Propagate, args: &[&Str]) {
         let here = self.enter();
         let format = |everywhere: &'static CStr, replicas_only: &'static CStr| match modifiers {

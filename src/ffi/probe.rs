@@ -165,7 +165,7 @@ impl Ctx<'_> {
 pub fn drop_probes() {
     let neutral = NEUTRAL.replace(null_mut());
     if !neutral.is_null() {
-        // SAFETY: made by `prepare_probes`, and nobody has it any more.
+        // SAFETY: made by `neutral`, and nobody has it any more.
         unsafe { api!(RedisModule_FreeThreadSafeContext)(neutral) };
     }
 }

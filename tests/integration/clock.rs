@@ -11,7 +11,7 @@ use crate::observe::{clock as time_of, run};
 use crate::pending::{is_blocked, Pending};
 
 /// By how much something may be late. The machine has other things to do too.
-const LATE: Duration = Duration::from_millis(100);
+const LATE: Duration = Duration::from_secs(1);
 
 /// Sends several commands in one packet, and reads no reply.
 fn send_packet(server: &Server, lines: &[&str]) -> redis::Connection {
@@ -37,15 +37,17 @@ fn a_server_goes_by_the_clock_of_the_test() {
         // Valkey 9 keeps the time for some commands.
         wait_until("the server notices", || (clock.now() - time_of(&mut con)).abs() < 100);
     }
-    // It gains a second in each, and its timers do not.
+    // It gains a second in each.
     clock.drift(1_000_000);
+    let ms = |since: Instant| i64::try_from(since.elapsed().as_millis()).expect("a short while");
     let began = Instant::now();
     let shown = time_of(&mut con);
-    assert_ok(run(&mut con, "DEBUG SLEEP 0.2"));
-    assert!(began.elapsed() < Duration::from_secs(20), "the machine stalls");
-    wait_until("the clock gains", || time_of(&mut con) - shown > 390);
-    let gone = i64::try_from(began.elapsed().as_millis()).expect("a short while");
-    assert!((time_of(&mut con) - shown - 2 * gone).abs() < 200, "{gone} ms");
+    let shown_at = Instant::now();
+    wait_until("the clock gains", || time_of(&mut con) - shown > 800);
+    let least = 2 * ms(shown_at);
+    let gone = time_of(&mut con) - shown;
+    let most = 2 * ms(began);
+    assert!((least - 200..=most + 200).contains(&gone), "{gone} ms: not {least} to {most}");
 }
 
 #[test]
@@ -54,11 +56,8 @@ fn a_clock_set_back_while_the_server_is_busy_stops_nothing() {
         let clock = Clock::new();
         let server = Server::builder().clock(&clock).start();
         let mut con = server.connection();
-        let mut session = server.connection();
         assert_ok(run(&mut con, "RWLOCK.WLOCK deleted a 10000000"));
         assert_ok(run(&mut con, "RWLOCK.WLOCK held a 10000000"));
-        // A step forward that is longer than two thirds of the lease may end it.
-        assert_ok(run(&mut session, "RWLOCK.WLOCK session a 1200 SESSION"));
         let until = Instant::now() + Duration::from_millis(2_000);
         let mut times_out = Pending::waits(&server, "WLOCK held b 1000 BLOCK 2000");
         let mut next = Pending::waits(&server, "WLOCK deleted b 10000000 BLOCK 0");
@@ -69,14 +68,10 @@ fn a_clock_set_back_while_the_server_is_busy_stops_nothing() {
         thread::sleep(Duration::from_millis(150));
         clock.step(step);
         next.is_granted();
-        assert!(Instant::now() + Duration::from_millis(700) < until, "{step}: granted late");
+        assert!(Instant::now() < until + LATE, "{step}: granted late");
         assert!(int(times_out.reply()) > 0);
-        assert!(Instant::now() < until + LATE + Duration::from_millis(50), "{step}: late");
+        assert!((until..until + LATE).contains(&Instant::now()), "{step}: {:?}", until.elapsed());
         drop(packet);
-        if step < 0 {
-            thread::sleep(Duration::from_millis(2_000));
-            assert_eq!(int(run(&mut session, "RWLOCK.UNLOCK session a")), 1, "{step}");
-        }
     }
 }
 
@@ -89,16 +84,16 @@ fn a_clock_set_forward_and_back_again_delays_nothing_that_began_in_between() {
     let mut waiter = server.connection();
     let id = int(call!(waiter, "CLIENT", "ID"));
     let mut wait = cmd("RWLOCK.WLOCK");
-    wait.arg(&["held", "b", "1000", "BLOCK", "300"]);
+    wait.arg(&["held", "b", "1000", "BLOCK", "600"]);
     for _ in 0..8 {
         // The server looks at its clock ten times a second, and so most often
         // not between these steps.
         clock.step(3_600_000);
-        let until = Instant::now() + Duration::from_millis(300);
+        let until = Instant::now() + Duration::from_millis(600);
         waiter.send_packed_command(&wait.get_packed_command()).expect("send");
         wait_until("it waits", || is_blocked(&mut con, id));
         clock.step(-3_600_000);
         assert!(int(waiter.recv_response()) > 0);
-        assert!(Instant::now() < until + LATE, "late by {:?}", until.elapsed());
+        assert!((until..until + LATE).contains(&Instant::now()), "late by {:?}", until.elapsed());
     }
 }

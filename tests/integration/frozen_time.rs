@@ -1,12 +1,16 @@
 //! While a script or a transaction runs the server's time stands still, and no
 //! key expires.
 
+use std::time::Instant;
+
+use redis::Connection;
+
 use crate::crowd::Crowd;
 use crate::harness::{assert_error, assert_ok, call, int, list, text, wait_until, Server};
 
-/// A lease, and for how long the time stands still in a transaction, in ms.
-const LEASE: usize = 150;
-const STOP: usize = 400;
+/// A lease, and for how much longer the time stands still, in ms.
+const LEASE: usize = 500;
+const STOP: usize = 1_000;
 
 /// Each lock is looked at when its lease is over by the clock: a command, and
 /// the start of its answer.
@@ -50,7 +54,6 @@ fn assert_answers(answers: &[redis::Value]) {
 fn no_lease_lapses_in_a_script() {
     let server = Server::builder().start();
     let mut crowd = Crowd::on(&server);
-    prepare(&mut crowd);
     let calls: String = LOOKS
         .iter()
         .map(|(command, _)| {
@@ -59,9 +62,28 @@ fn no_lease_lapses_in_a_script() {
             format!("answers[#answers + 1] = redis.call({words})\n")
         })
         .collect();
-    // Some 0.4 s. No clock of Lua's is there on every server.
-    let script = format!("for i = 1, 60000000 do end local answers = {{}}\n{calls} return answers");
-    assert_answers(&list(call!(crowd.con, "EVAL", script, 0)));
+    let turns = turns(&mut crowd.con, 2 * STOP);
+    prepare(&mut crowd);
+    let script = format!("for i = 1, {turns} do end local answers = {{}}\n{calls} return answers");
+    let began = Instant::now();
+    let answers = list(call!(crowd.con, "EVAL", script, 0));
+    assert!(began.elapsed().as_millis() > LEASE as u128, "the script was too short");
+    assert_answers(&answers);
+}
+
+/// How many turns of a loop take a script so many ms. No clock of Lua's is there on
+/// every server.
+fn turns(con: &mut Connection, ms: usize) -> usize {
+    const SOME: usize = 20_000_000;
+    let began = Instant::now();
+    call!(con, "EVAL", format!("for i = 1, {SOME} do end"), 0).expect("it ends");
+    let took = usize::try_from(began.elapsed().as_micros()).expect("a short while");
+    SOME / took.max(1) * 1_000 * ms
+}
+
+/// Has the server sleep so many ms.
+fn sleep(ms: usize) -> String {
+    format!("DEBUG SLEEP {}.{:03}", ms / 1_000, ms % 1_000)
 }
 
 #[test]
@@ -70,7 +92,7 @@ fn no_lease_lapses_in_a_transaction() {
     let mut crowd = Crowd::on(&server);
     prepare(&mut crowd);
     crowd.plain("MULTI");
-    crowd.plain(&format!("DEBUG SLEEP 0.{STOP}"));
+    crowd.plain(&sleep(STOP));
     for (command, _) in LOOKS {
         crowd.run(command).expect("queue");
     }
@@ -82,12 +104,14 @@ fn no_lease_lapses_in_a_transaction() {
 fn a_lock_with_many_readers_is_looked_at_while_the_time_stands_still() {
     let server = Server::builder().start();
     let mut crowd = Crowd::on(&server);
+    let mut readers = redis::pipe();
     for reader in 0..100 {
-        crowd.ok(&format!("RLOCK k r{reader} {}", 2 * LEASE));
+        readers.cmd("RWLOCK.RLOCK").arg(&["k", &format!("r{reader}"), &LEASE.to_string()]).ignore();
     }
+    readers.query::<()>(&mut crowd.con).expect("all read");
     crowd.ok("RLOCK k long 60000");
     crowd.plain("MULTI");
-    crowd.plain(&format!("DEBUG SLEEP 0.{}", 2 * STOP));
+    crowd.plain(&sleep(STOP));
     crowd.run("RENEW k r7 60000").expect("queue");
     crowd.run("WLOCK k w 1000").expect("queue");
     let answers = list(crowd.plain("EXEC"));

@@ -105,3 +105,24 @@ fn the_hold_itself_is_taken_back_wherever_it_has_gone() {
         });
     }
 }
+
+/// Others may lengthen a session hold with ONCE: it is its connection's all the same.
+/// Redis 7.0 loses the answer, and so the connection is closed.
+#[test]
+fn a_session_hold_goes_with_its_connection_whoever_relies_on_it() {
+    for (command, lost) in [("WLOCK", true), ("RLOCK", true), ("WLOCK", false), ("RLOCK", false)] {
+        let server = Server::builder().start();
+        let mut con = server.connection();
+        ok(&mut con, "WLOCK k h 60000");
+        let waiter = Pending::waits(&server, &format!("{command} k w {HOUR} BLOCK 0 SESSION"));
+        let mut pipe = redis::pipe();
+        pipe.cmd("RWLOCK.UNLOCK").arg(&["k", "h"]);
+        pipe.cmd(&format!("RWLOCK.{command}")).arg(&["k", "w", "60000", "ONCE"]);
+        if lost {
+            pipe.cmd("CLIENT").arg(&["UNBLOCK", &waiter.id().to_string()]);
+        }
+        pipe.query::<Vec<redis::Value>>(&mut con).expect("all replies");
+        drop(waiter);
+        wait_until("it is given back", || int(run(&mut con, "DBSIZE")) == 0);
+    }
+}

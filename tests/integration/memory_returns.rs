@@ -35,7 +35,7 @@ fn take_all(con: &mut Connection, lease: u32) {
     });
 }
 
-/// How much more memory is used than before, in bytes, once `done` is.
+/// Takes the locks, ends them with `end`, and waits until the memory is given back.
 fn left_over(end: impl Fn(&mut Connection)) {
     let server = Server::builder().start();
     let mut con = server.connection();
@@ -87,10 +87,13 @@ fn of_a_module_that_was_unloaded() {
         assert_ok(run(&mut con, "FLUSHALL"));
         unload(&mut con);
         unloaded.push(used_memory(&server));
-        assert_ok(run(&mut con, &format!("MODULE LOAD {path}")));
+        if unloaded.len() < 4 {
+            assert_ok(run(&mut con, &format!("MODULE LOAD {path}")));
+        }
     }
     // redis-module makes a context at each load, and has no way to free it: some
     // 18 KB in the server. The first time the server keeps some more.
-    let grown = (unloaded[3] - unloaded[1]) / 2;
-    assert!(grown < 24_000, "{grown} bytes each time");
+    wait_until("no more than 24 KB are kept each time", || {
+        (used_memory(&server) - unloaded[1]) / 2 < 24_000
+    });
 }

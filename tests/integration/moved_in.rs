@@ -53,14 +53,10 @@ fn the_leases_of_a_lock_that_moved_in_end_on_time() {
             thread::sleep(Duration::from_millis(100));
         }
         cluster.finish_move(key, from, to);
-        // Nobody sends a command of the module for the locks here. The module tries
-        // them every 100 ms and tells nobody when it has: three tries are time enough.
+        // Nobody sends a command of the module for the locks here.
         let mut con = to.connection();
-        thread::sleep(Duration::from_millis(300));
-        assert_eq!(int(run(&mut con, &format!("PEXPIRE {shortened} 500"))), 1);
-        wait_until_within("the reader's end is the lock's", Duration::from_millis(200), || {
-            ttl(&mut con, &shortened) > 50_000
-        });
+        assert_eq!(int(run(&mut con, &format!("PEXPIRE {shortened} 5000"))), 1);
+        wait_until("the reader's end is the lock's", || ttl(&mut con, &shortened) > 50_000);
         assert_eq!(heard.next().1, "1", "the write lock lapses");
         wait_until_within("the lapsed reader goes", Duration::from_secs(1), || {
             int(run(&mut con, &format!("HLEN {readers}"))) == 2
@@ -83,6 +79,7 @@ fn keys_that_look_like_locks_and_are_none_are_left_alone_when_they_move_in() {
     }
     begin_to_move(b"x", from, to);
     cluster.finish_move(b"x", from, to);
+    // They are tried every 100 ms, and nothing tells of a try in vain.
     thread::sleep(Duration::from_millis(500));
     let mut con = to.connection();
     for (key, fields) in [("{x}1", 2), ("{x}2", 1), ("{x}3", 1)] {
@@ -115,7 +112,7 @@ fn leases_end_on_time_after_the_restart_of_a_node() {
 #[test]
 #[serial]
 fn waiters_are_told_that_the_cluster_is_down() {
-    let mut cluster = Cluster::start_with(3, 0, |node| node.config("cluster-node-timeout", 1_000));
+    let mut cluster = Cluster::start(3, 0);
     let home = cluster.primary_for(b"lock").port();
     let at = |cluster: &Cluster| cluster.nodes().iter().position(|node| node.port() == home);
     let at = at(&cluster).expect("it is one of them");

@@ -14,7 +14,7 @@ use crate::pending::Pending;
 fn is_handed_over(server: &Server, lock: &str) {
     let mut con = server.connection();
     assert_ok(run(&mut con, &format!("RWLOCK.WLOCK {lock} a 100")));
-    Pending::waits(server, &format!("WLOCK {lock} b 60000 BLOCK 0")).is_granted();
+    Pending::send(server, &format!("WLOCK {lock} b 60000 BLOCK 0")).is_granted();
     assert_eq!(int(run(&mut con, &format!("RWLOCK.UNLOCK {lock} b"))), 1);
 }
 

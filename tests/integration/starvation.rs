@@ -84,7 +84,7 @@ fn a_waiter_gets_a_free_lock_though_six_poll_when_memory_recovers() {
 fn a_waiter_gets_a_free_lock_though_six_poll_when_the_replicas_recover() {
     let server = Server::builder().start();
     let mut con = server.connection();
-    assert_ok(run(&mut con, "RWLOCK.WLOCK k a 500"));
+    assert_ok(run(&mut con, "RWLOCK.WLOCK k a 2000"));
     let mut waiter = Pending::waits(&server, "WLOCK k b 600000 BLOCK 0");
     set(&server, "min-replicas-to-write", 1);
     wait_until("the hold lapses", || int(run(&mut con, "EXISTS k")) == 0);
@@ -109,7 +109,8 @@ fn a_reservation_ends_on_time_though_others_have_polled() {
         let end = ends_at(&mut con, &format!("{{{lock}}}:wait_write"));
         // Then they stop: a look at a reservation that has ended would tell of it.
         while local_clock() < end - 100 {
-            assert_eq!(int(inspect(&mut con, &lock, "holders_total")), 0);
+            let holders = int(inspect(&mut con, &lock, "holders_total"));
+            assert!(holders == 0 || local_clock() > end, "{holders} while it is reserved");
             assert!(int(run(&mut con, &format!("RWLOCK.WLOCK {lock} c 1000"))) > 0);
             assert_error(run(&mut con, &format!("RWLOCK.UNLOCK {lock} d")), "NOTHELD");
             thread::sleep(Duration::from_millis(7));

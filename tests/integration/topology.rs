@@ -39,6 +39,15 @@ fn setting(name: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|error| panic!("{name} {text:?}: {error}")))
 }
 
+/// The clients stop when it goes, also when the test fails.
+struct StopsAtEnd(Arc<AtomicBool>);
+
+impl Drop for StopsAtEnd {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 #[test]
 #[serial]
 fn histories_are_right_whatever_happens_to_the_topology() {
@@ -47,13 +56,14 @@ fn histories_are_right_whatever_happens_to_the_topology() {
     println!("RWLOCK_CLUSTER_SEED={seed} RWLOCK_CLUSTER_SECONDS={seconds}");
     let mut cluster = Cluster::start_with(3, 1, |node| {
         node.aof()
-            // Shorter than the stall of a node, so that its replica takes over.
-            .config("cluster-node-timeout", 1_500)
+            // Shorter than the long stall of a node, so that its replica takes over.
+            .config("cluster-node-timeout", 2_500)
             .config("repl-diskless-sync-delay", 0)
             .module_arguments("fence-ttl 2000")
     });
     let ports: Vec<u16> = cluster.nodes().iter().map(|node| node.port()).collect();
     let stop = Arc::new(AtomicBool::new(false));
+    let stops = StopsAtEnd(Arc::clone(&stop));
     let clients: Vec<_> = (0..CLIENTS)
         .map(|number| {
             let (stop, ports) = (Arc::clone(&stop), ports.clone());
@@ -65,7 +75,7 @@ fn histories_are_right_whatever_happens_to_the_topology() {
     while Instant::now() < end {
         faults.next(&mut cluster);
     }
-    stop.store(true, Ordering::Relaxed);
+    drop(stops);
     let (mut grants, mut tally) = (Vec::new(), Tally::default());
     for client in clients {
         let (of_client, tally_of_client) = client.join().expect("a client");

@@ -51,7 +51,7 @@ fn a_hold_in_another_database_closes_no_circle() {
     ok_in(&mut crowd, 0, "WLOCK n x 100000");
     let _m = waits_in(&mut crowd, 1, "WLOCK m x 100000 BLOCK 0");
     let mut z = waits_in(&mut crowd, 0, "WLOCK n z 100000 BLOCK 0");
-    assert!(crowd.refused("WLOCK k x 100000 BLOCK 50") > 0);
+    assert!(crowd.refused("WLOCK k x 100000 BLOCK 500") > 0);
     crowd.gives("UNLOCK n x", 1);
     z.granted();
 }
@@ -69,7 +69,7 @@ fn a_client_stays_in_its_database_whatever_is_looked_at() {
     client.send("WLOCK m x 100000 BLOCK 0");
     client.fails("DEADLOCK");
     // A waiter whose time is up in another one.
-    let mut late = waits_in(&mut crowd, 1, "WLOCK m late 100000 BLOCK 50");
+    let mut late = waits_in(&mut crowd, 1, "WLOCK m late 100000 BLOCK 500");
     assert!(late.refused() > 0);
     for (client, db) in [(&mut client, 1), (&mut late, 1)] {
         assert_ok(call!(client.con, "SET", "here", db));

@@ -18,6 +18,8 @@ def step(world, what, now):
     world.now = now
     world.renew_sessions(now)
     world.keys.drop_expired(now)
+    for db, key in sorted(world.touched):
+        foreign.mend(world, db, key)
     kind = what["k"]
     if kind == "run":
         if "paused" in world.refused and writes(what):
@@ -109,7 +111,7 @@ def close(world, slot):
         served.add((tag.db, tag.key))
         if not tag.sure and world.choose(2):
             world.drop_tags(lambda t, tag=tag: t is tag)
-        elif "paused" in world.refused or ("noreplicas" in world.refused and world.choose(2)):
+        elif "paused" in world.refused:
             world.tags.remove(tag)
             tag.slot = -1
             world.deferred.append(tag)
@@ -178,15 +180,16 @@ def catch_up(world):
         release(world, tag)
     for db in (0, 1):
         for key in world.keys.locks(db, world.now):
-            if not moved(world, db, key):
-                world.clean(db, key)
+            clean(world, db, key)
 
 
-def moved(world, db, key):
-    """Whether this hash may have left its timeout keys elsewhere, and may come back to
-    them. When the server removes such a hash is open; the comparison follows it."""
-    return any((t.db, t.key) == (db, key) and t.home for t in world.tags) or (
-        (db, key) in world.touched and world.view(db, key).mode == "free")
+def clean(world, db, key):
+    """Removes what has lapsed. When the server does that is open where others have
+    written, or moved a hash, which may come back to its timeout keys."""
+    if (db, key) in world.touched:
+        foreign.mend(world, db, key)
+    elif not any((t.db, t.key) == (db, key) and t.home for t in world.tags):
+        world.clean(db, key)
 
 
 def pass_time(world, now):
@@ -215,8 +218,7 @@ def tick(world):
             names = {k for k, e in world.keys.dbs[db].items() if e[0] == "hash"}
             names |= {k for d, k in gone if d == db}
             for key in sorted(names):
-                if not moved(world, db, key):
-                    world.clean(db, key)
+                clean(world, db, key)
     for waiter in [w for w in world.waiters if w.deadline < world.now]:
         if waiter in world.waiters:
             world.note("timeout")

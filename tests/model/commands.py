@@ -77,6 +77,13 @@ def options(world, words, allowed):
     return found
 
 
+def look(world, caller, key):
+    """What every command on a lock begins with. The lock as the command finds it."""
+    serve_late(world, caller.db, key)
+    check_kind(world, caller, key)
+    return world.clean(caller.db, key)
+
+
 def check_kind(world, caller, key):
     if world.view(caller.db, key).mode == "bad":
         raise Bad("WRONGTYPE")
@@ -99,9 +106,7 @@ def lock(world, caller, kind, argv):
     if "oom" in world.refused:
         raise Bad("OOM")
     db = caller.db
-    serve_late(world, db, key)
-    check_kind(world, caller, key)
-    view = world.clean(db, key)
+    view = look(world, caller, key)
     reserved, reserved_end = world.keys.reservation(db, key, world.now)
     queue = world.queue(db, key)
     block = "BLOCK" in asked and caller.may_block
@@ -190,9 +195,7 @@ def unlock(world, caller, argv):
     kind = argv[3].upper() if len(argv) > 3 else None
     if len(argv) > 4 or kind not in (None, "READ", "WRITE", "ALL"):
         raise Bad("ERR syntax error")
-    serve_late(world, db, key)
-    check_kind(world, caller, key)
-    view = world.clean(db, key)
+    view = look(world, caller, key)
     reads, writes = view.readers.get(owner, []), view.writes if view.writer == owner else 0
     if kind == "ALL":
         withdrawn = world.keys.reservation(db, key, world.now)[0] == owner
@@ -233,9 +236,7 @@ def renew(world, caller, argv):
     key, owner, db = argv[1], argv[2], caller.db
     check_names(key, owner)
     lease = lease_of(world, argv[3])
-    serve_late(world, db, key)
-    check_kind(world, caller, key)
-    view = world.clean(db, key)
+    view = look(world, caller, key)
     if owner not in view.holders():
         serve(world, db, key)
         raise Bad("NOTHELD")
@@ -249,9 +250,7 @@ def downgrade(world, caller, argv):
     key, owner, db = argv[1], argv[2], caller.db
     check_names(key, owner)
     lease = lease_of(world, argv[3])
-    serve_late(world, db, key)
-    check_kind(world, caller, key)
-    view = world.clean(db, key)
+    view = look(world, caller, key)
     if view.writer != owner:
         serve(world, db, key)
         raise Bad("NOTHELD")
@@ -272,7 +271,7 @@ def downgrade(world, caller, argv):
             heirs = mine or bound + [None] * plain
             heir = heirs[world.choose(len(heirs))]
             if heir:
-                world.tags.append(Tag(db, key, owner, "read", 1, heir.slot, heir.lease))
+                world.tags.append(Tag(db, key, owner, "read", 1, heir.slot, lease))
     fields = world.keys.fields(db, key)
     del fields[owner + ":write"]
     fields["mode"] = "read"
@@ -291,9 +290,7 @@ def force(world, caller, argv):
     kind = argv[2].lower() if len(argv) > 2 else None
     if len(argv) > 3 or kind not in (None, "read", "write"):
         raise Bad("ERR syntax error")
-    serve_late(world, db, key)
-    check_kind(world, caller, key)
-    view = world.clean(db, key)
+    view = look(world, caller, key)
     reserved, _ = world.keys.reservation(db, key, world.now)
     if (kind and view.mode != kind) or (view.mode == "free" and reserved is None):
         serve(world, db, key)

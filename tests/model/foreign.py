@@ -156,10 +156,14 @@ def whole(world, db, argv):
             world.tenures = {at: t for at, t in world.tenures.items() if at[0] != which}
 
 
-def mend_first(world, db, key):
-    """A hash that lost its holds when others moved it may be gone by now."""
-    is_lost = world.keys.get(db, key, world.now) and (db, key) in world.touched
-    if is_lost and world.view(db, key).mode == "free" and world.choose(2):
+def mend(world, db, key):
+    """What lapsed in a hash because others moved it, without its timeout keys, may be
+    removed by now."""
+    if (db, key) not in world.touched:
+        return
+    cleaned = world.clone()
+    cleaned.clean(db, key)
+    if cleaned.keys.dbs[db].get(key) != world.keys.dbs[db].get(key) and world.choose(2):
         world.clean(db, key)
 
 
@@ -169,7 +173,7 @@ def run(world, db, argv):
     if name in WHOLE:
         whole(world, db, argv)
     else:
-        mend_first(world, db, argv[1])
+        mend(world, db, argv[1])
         for key in affected(world, db, argv[1]):
             touch(world, db, key)
         COMMANDS[name](world, db, *argv[1:])

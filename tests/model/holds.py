@@ -36,6 +36,15 @@ def settle_unsure(world, db, key, owner):
                 world.tags.remove(tag)
 
 
+def rely_on(world, db, key, owner, kind, number):
+    """Who asked again has the hold now: a plain one stays, also when the answer to its
+    first request is lost."""
+    def stays(tag):
+        same = tag.names(db, key, owner, kind) and (kind == "write" or tag.number == number)
+        return same and tag.slot is None
+    world.in_flight = [(w, None if t and stays(t) else t) for w, t in world.in_flight]
+
+
 def again(world, slot, db, key, owner, kind, highest, lease, session):
     """ONCE for an owner that has such a hold: its lease is lengthened."""
     number = highest
@@ -56,6 +65,7 @@ def again(world, slot, db, key, owner, kind, highest, lease, session):
                 meant = sorted({highest, *plain})
                 number = meant[world.choose(len(meant))]
             bind(world, slot, db, key, owner, kind, number, lease)
+    rely_on(world, db, key, owner, kind, number)
     world.note("once " + kind)
     if kind == "read":
         lengthen(world, db, timeout_key(key, owner, number), world.now + lease)
@@ -205,8 +215,9 @@ def choose_hold(world, slot, db, key, owner, kind, count):
     mine = [n for n, s in bound.items() if s == slot]
     plain = [n for n in range(1, count + 1) if n not in bound]
     picked = max(mine or plain or list(bound))
-    if kind == "write" and not mine and plain:
-        picked = max(plain)
+    if kind == "write" and not mine and not plain:
+        # Write holds have no numbers: of which other connection it is, is open.
+        picked = sorted(bound)[world.choose(len(bound))]
     if bound:
         whose = "own session" if mine else "plain" if plain else "other session"
         world.note("unlock of " + whose)

@@ -71,7 +71,7 @@ class Server:
                 return text[max(0, text.find(word) - 500):][:4000]
         return None
 
-    def stop(self, keep=False):
+    def stop(self):
         if self.alive():
             self.process.send_signal(signal.SIGTERM)
             try:
@@ -79,5 +79,4 @@ class Server:
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
-        if not keep:
-            shutil.rmtree(self.dir, ignore_errors=True)
+        shutil.rmtree(self.dir, ignore_errors=True)
