@@ -59,9 +59,9 @@ impl Queue {
     /// Adds the owners that hold the lock, or stand ahead of a waiter and make it
     /// wait, each with the younger of the two waiters; but not those that this
     /// search was told of before, unless it is `start`, the owner through whom a
-    /// circle is looked for. Who stands ahead goes by its own turn, not by that of
-    /// another waiter of its owner's whose grant serves it too: this one stands
-    /// ahead itself, and without it the first may not.
+    /// circle is looked for. A waiter that stands ahead counts by its own turn. That
+    /// another waiter of the same owner would serve it too when granted is left out:
+    /// if that one has the earlier turn, it stands ahead itself.
     ///
     /// Of those who wait in no other place there is no need: they wait for the
     /// same holders and for some of the same owners ahead, so that a circle

@@ -1,5 +1,5 @@
-//! Fencing tokens: a write hold with a number that its holder shows to what it
-//! writes to.
+//! Fencing tokens: a number with a write hold, which the holder sends along with each
+//! write, so that the storage can reject a writer that lost the lock.
 
 use super::memory::Known;
 use super::{Engine, Error, Scene};

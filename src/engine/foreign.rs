@@ -274,8 +274,9 @@ impl Engine {
             self.try_unserved(ctx, &pass);
         }
         loop {
-            // While it may not write only times are up: the rest stays where it is.
-            let next = match may_write {
+            // While it may not write only times are up: the rest stays where it is. So it
+            // does while anything is to be given back: nobody is served by half of it.
+            let next = match may_write && !self.has_to_clear_up() {
                 true => self.alarms.next(pass.now),
                 false => self.alarms.next_waiter(pass.now),
             };

@@ -308,7 +308,7 @@ impl Memory {
         }
     }
 
-    /// Whether there may be such a database.
+    /// Whether the list of a database may be worth packing.
     pub fn is_sparse(&self) -> bool {
         self.sparse
     }
@@ -321,7 +321,7 @@ impl Memory {
         found
     }
 
-    /// Gives a little of that room back. From which place to which one a lock was
+    /// Gives a little of a sparse list's room back. From which place to which one a lock was
     /// moved for it, and how many places there are.
     pub fn pack(&mut self, db: i32) -> (Option<(u32, u32)>, usize) {
         self.last.set(None);

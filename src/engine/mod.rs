@@ -47,7 +47,7 @@ use crate::store::{Channels, ClusterPublish, Store};
 use alarms::Alarms;
 use clock::Clock;
 use hashbrown::{HashMap, HashSet};
-use memory::Memory;
+use memory::{LockId, Memory};
 use std::collections::{BTreeMap, BTreeSet};
 use tracked::{AllTracked, TrackedId};
 use wait::Waiter;
@@ -113,8 +113,8 @@ pub struct Engine {
     /// kinds of holds on one. Only these can a place in a queue make part of a
     /// circle.
     several: HashSet<OwnerId>,
-    /// The owners of whose several waiters one is gone: its place was the place
-    /// of the others too, and without it they may wait for somebody else, or
+    /// The owners who had several waiters, one of which has left: its place was the
+    /// place of the others too, and without it they may wait for somebody else, or
     /// stand between two others.
     unsettled: BTreeSet<OwnerId>,
     last_waiter: WaiterId,
@@ -122,6 +122,11 @@ pub struct Engine {
     answers: Vec<(WaiterId, Answer)>,
     /// Those whose answers are on their way.
     underway: HashMap<WaiterId, Waiter>,
+    /// Whether holds are being given back whose connections are gone. Nobody is served
+    /// meanwhile: by one of them nobody is to be granted anything when others go.
+    gives_back: bool,
+    /// The locks whose queues wait for the end of that.
+    freed: Vec<LockId>,
     /// Connections that are gone, and whose holds are to be given back.
     gone_clients: BTreeSet<u64>,
     /// Holds to be given back: their client never learnt of them, or it could not be

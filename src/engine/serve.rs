@@ -53,6 +53,12 @@ impl Engine {
         if known.queue.is_none() {
             return;
         }
+        if self.gives_back {
+            if self.freed.last().is_none_or(|last| last.get() != lock) {
+                self.freed.push(lock.into());
+            }
+            return;
+        }
         let allowed = match scene.by_alarm {
             true => store.may_grant(),
             // The command that runs was allowed; only memory is no matter for

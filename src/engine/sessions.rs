@@ -101,21 +101,33 @@ impl Engine {
     /// granted to those that never learnt of it, for the length of a pass.
     pub(super) fn clear_up(&mut self, ctx: Ctx<'_>, pass: &Pass) {
         let scene = Scene { ctx, by_alarm: true };
+        self.gives_back = true;
         while let Some(id) = self.next_lost() {
             self.give_back_lost(scene, id);
             if pass.is_over() {
-                return;
+                break;
             }
         }
+        self.serve_freed();
     }
 
     /// The same of one lock, all of it: somebody is about to look at it.
     pub(super) fn clear_up_lock(&mut self, ctx: Ctx<'_>, lock: LockRef<'_>) {
         let scene = Scene { ctx, by_alarm: true };
+        self.gives_back = true;
         for id in self.tracked.of_lock(lock) {
             if self.is_lost(id) {
                 self.give_back_lost(scene, id);
             }
+        }
+        self.serve_freed();
+    }
+
+    /// Has those served who were not while holds were given back.
+    fn serve_freed(&mut self) {
+        self.gives_back = false;
+        for lock in std::mem::take(&mut self.freed) {
+            self.serve_now(lock.get());
         }
     }
 

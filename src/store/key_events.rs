@@ -1,6 +1,5 @@
-//! Key events: those that the plain commands would raise by which changes are
-//! propagated, and those of the module's own. Noted while a command works, and
-//! raised when it is done.
+//! Key events: the module's own, and those of the plain commands as which changes are
+//! propagated. Noted while a command works, and raised when it is done.
 
 use super::audience::Plain;
 use super::Store;

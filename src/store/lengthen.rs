@@ -9,28 +9,22 @@ use crate::core::{End, Mode};
 impl Store<'_> {
     /// Makes an owner's read hold of this number, or its write holds, last until
     /// `end` at least. Only where all keys that make the hold are here. It removes
-    /// nothing, for a key that is missing may be at another node. False when it has
-    /// changed nothing, because the hold is not here.
-    pub fn lengthen(
-        &self,
-        owner: &Owner<'_>,
-        number: Option<u64>,
-        end: End,
-    ) -> Result<bool, Error> {
+    /// nothing, for a key that is missing may be at another node.
+    pub fn lengthen(&self, owner: &Owner<'_>, number: Option<u64>, end: End) -> Result<(), Error> {
         let Some(hash) = self.hash()? else {
-            return Ok(false);
+            return Ok(());
         };
         let field = match number {
             Some(_) => owner.read_field(),
             None if mode_of(hash)? == Mode::Write => owner.write_field(),
-            None => return Ok(false),
+            None => return Ok(()),
         };
         if hash.hash_get(field).is_none() {
-            return Ok(false);
+            return Ok(());
         }
         if let Some(number) = number {
             let Slot::Live(before) = self.slot(owner.bytes(), number)? else {
-                return Ok(false);
+                return Ok(());
             };
             if before < end {
                 let step = Step::Expire(number, end);
@@ -42,6 +36,6 @@ impl Store<'_> {
             self.write_end(hash, Some(before), end);
             self.db.signal_modified(self.key);
         }
-        Ok(true)
+        Ok(())
     }
 }

@@ -5,7 +5,9 @@ use redis::Connection;
 
 use crate::harness::{assert_ok, call, int, wait_until, Server};
 use crate::observe::run;
-use crate::sessions::{client_id, close, holders, hours, ok, unlock, FOUR, HOUR, THREE, TWO};
+use crate::sessions::{
+    client_id, close, close_last, holders, hours, ok, unlock, FOUR, HOUR, THREE, TWO,
+};
 
 fn held(kind: &str, holds: i64, session: i64) -> [(String, String, i64, i64); 1] {
     [("a".to_owned(), kind.to_owned(), holds, session)]
@@ -42,8 +44,7 @@ fn once_means_the_callers_own_read_hold_and_moves_nothing() {
     ok(&mut three, &format!("RLOCK lock a {FOUR} ONCE SESSION"));
     close(two, &mut watch);
     assert_eq!(hours(&mut watch, "lock", "a"), [4]);
-    close(three, &mut watch);
-    wait_until("it is free", || int(run(&mut watch, "DBSIZE")) == 0);
+    close_last(three, &mut watch);
 }
 
 #[test]
@@ -58,8 +59,7 @@ fn once_leaves_the_bindings_of_write_holds_alone_where_the_caller_has_one() {
     let first = client_id(&mut one);
     wait_until("two's hold is given back", || holders(&mut watch, "lock")[0].2 == 1);
     assert_eq!(holders(&mut watch, "lock"), held("write", 1, first));
-    close(one, &mut watch);
-    wait_until("it is free", || int(run(&mut watch, "DBSIZE")) == 0);
+    close_last(one, &mut watch);
 }
 
 #[test]
@@ -73,8 +73,7 @@ fn downgrade_keeps_the_binding_of_who_downgrades() {
     assert_eq!(holders(&mut watch, "lock"), held("read", 1, client_id(&mut two)));
     close(one, &mut watch);
     assert_eq!(holders(&mut watch, "lock").len(), 1);
-    close(two, &mut watch);
-    wait_until("it is free", || int(run(&mut watch, "DBSIZE")) == 0);
+    close_last(two, &mut watch);
 
     // Who downgrades a plain hold keeps a plain hold.
     let mut one = server.connection();
@@ -91,8 +90,7 @@ fn downgrade_keeps_the_binding_of_who_downgrades() {
     ok(&mut one, &format!("WLOCK lock a {HOUR} SESSION"));
     ok(&mut watch, &format!("DOWNGRADE lock a {HOUR}"));
     assert_eq!(holders(&mut watch, "lock"), held("read", 1, client_id(&mut one)));
-    close(one, &mut watch);
-    wait_until("it is free", || int(run(&mut watch, "DBSIZE")) == 0);
+    close_last(one, &mut watch);
 }
 
 #[test]
@@ -119,8 +117,7 @@ fn a_stale_write_count_ends_no_binding_of_a_read_hold() {
     ok(&mut watch, &format!("RLOCK lock b {HOUR}"));
     assert_eq!(unlock(&mut watch, "lock b"), 0);
     assert_eq!(holders(&mut watch, "lock"), held("read", 1, client_id(&mut one)));
-    close(one, &mut watch);
-    wait_until("it is given back", || int(run(&mut watch, "DBSIZE")) == 0);
+    close_last(one, &mut watch);
 }
 
 /// Ways to have UNLOCK run in a script, for this connection.

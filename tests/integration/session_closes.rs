@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use redis::{cmd, Connection};
 
-use crate::harness::{assert_ok, call, int, wait_until, Server};
+use crate::harness::{assert_error, assert_ok, call, int, wait_until, Server};
 use crate::observe::{ends_at, run};
 use crate::pending::{assert_prompt, is_blocked, local_clock, Pending};
+use crate::sessions::{close, ok, HOUR};
 
 /// The environment variable that makes a process of this test program a client
 /// that holds locks: the port of the server.
@@ -241,5 +242,22 @@ fn a_killed_server_leaves_session_holds_to_their_lease() {
         if restarted_after == 0 && loaded < killed + 500 {
             assert!(granted > killed + 300, "{} ms after the kill", granted - killed);
         }
+    }
+}
+
+/// Its holds go together: no waiter is granted anything by one that is about to go.
+#[test]
+fn an_upgrade_is_not_granted_by_a_read_hold_that_goes_as_well() {
+    let server = Server::builder().start();
+    for _ in 0..20 {
+        let mut watch = server.connection();
+        let mut con = server.connection();
+        for owner in ["f", "a"] {
+            ok(&mut con, &format!("RLOCK k {owner} {HOUR} SESSION"));
+        }
+        let mut waiter = Pending::waits(&server, &format!("UPGRADE k a {HOUR} BLOCK 0"));
+        close(con, &mut watch);
+        assert_error(waiter.reply(), "NOTHELD");
+        assert_eq!(int(run(&mut watch, "DBSIZE")), 0);
     }
 }

@@ -63,6 +63,13 @@ pub fn close(mut con: Connection, other: &mut Connection) {
     call!(other, "PING").expect("pass");
 }
 
+/// The same, and waits until no key is left.
+#[track_caller]
+pub fn close_last(con: Connection, other: &mut Connection) {
+    close(con, other);
+    wait_until("it is given back", || int(run(other, "DBSIZE")) == 0);
+}
+
 #[test]
 fn a_session_hold_lives_as_long_as_its_connection() {
     let server = Server::builder().start();
@@ -115,8 +122,7 @@ fn once_moves_a_binding_and_makes_a_plain_hold_a_session_hold() {
         assert_eq!(holders(&mut watch, &lock), held_by(second));
         close(one, &mut watch);
         assert_eq!(holders(&mut watch, &lock), held_by(second));
-        close(two, &mut watch);
-        wait_until("it is free", || int(run(&mut watch, "DBSIZE")) == 0);
+        close_last(two, &mut watch);
     }
 }
 
@@ -185,8 +191,7 @@ fn unlock_chooses_among_write_holds_the_same_way() {
     assert_eq!(holders(&mut watch, "lock"), [("a".into(), "write".into(), 1, first)]);
     close(two, &mut watch);
     assert_eq!(holders(&mut watch, "lock").len(), 1);
-    close(one, &mut watch);
-    wait_until("it is free", || int(run(&mut watch, "DBSIZE")) == 0);
+    close_last(one, &mut watch);
 }
 
 #[test]
@@ -220,8 +225,7 @@ fn reset_keeps_session_holds() {
     let id = client_id(&mut con);
     assert_eq!(text(run(&mut con, "RESET")), "RESET");
     assert_eq!(holders(&mut watch, "lock"), [("a".into(), "write".into(), 1, id)]);
-    close(con, &mut watch);
-    wait_until("it is given back", || int(run(&mut watch, "DBSIZE")) == 0);
+    close_last(con, &mut watch);
 }
 
 #[test]
@@ -245,8 +249,7 @@ fn a_session_hold_stays_bound_through_downgrade_and_upgrade() {
     assert_eq!(unlock(&mut con, "lock a WRITE"), 0);
     assert_eq!(holders(&mut watch, "lock"), [("a".into(), "read".into(), 1, id)]);
     ok(&mut con, "UPGRADE lock a 900 SESSION");
-    close(con, &mut watch);
-    wait_until("both are given back", || int(run(&mut watch, "DBSIZE")) == 0);
+    close_last(con, &mut watch);
 
     // A plain upgrade of a bound read hold: the write hold is not bound.
     let mut con = server.connection();

@@ -98,7 +98,7 @@ fn nothing_is_left(cluster: &Cluster) {
     let limit = Duration::from_millis(LONGEST_LEASE) + Duration::from_secs(8);
     for node in cluster.nodes() {
         let mut con = node.connection();
-        // Also those that are over, and that nobody has removed yet.
+        // DBSIZE also counts expired keys that nobody has removed yet.
         let count = |con: &mut redis::Connection| int(run(con, "DBSIZE"));
         let what = format!("no key is left at {}", node.port());
         wait_until_within(&what, limit, || {

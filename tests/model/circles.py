@@ -148,7 +148,9 @@ def victims(world):
     if world.settings["deadlock-detection"] == "no" or not has_circle(found):
         return [], False, set()
     certain = [e for e in found if e[4]]
-    must = has_circle(certain)
+    # A reservation may end before its owner is served: then arrival counts.
+    by_arrival = [e for e in edges(world, by_reservation=False) if e[4]]
+    must = has_circle(certain) and has_circle(by_arrival)
     seqs = set()
     for circle in circles(certain if must else found):
         seqs.add(max(e[2] for e in circle))

@@ -147,6 +147,9 @@ def may_have(world, view, queue, reserved, owner, kind):
                 w.kind == "read" for w in queue):
             # If it waited, it would be served first: it may be so at once.
             return reserved == owner or world.choose(2) == 0
+        if reserved == owner and any((w.owner, w.kind) == (owner, "write") for w in queue):
+            # A waiter of its own, which is served a moment later, may go first.
+            return world.choose(2) == 0
         return not foreign and (reserved == owner or not queue)
     if view.mode == "write":
         return view.writer == owner

@@ -186,7 +186,7 @@ def normal(space, now):
     space = space.clone()
     space.drop_expired(now)
     for db in (0, 1):
-        locks = space.locks(db, now)
+        locks = sorted(space.locks(db, now))
         used = set()
         for key in locks:
             space.clean(db, key, now, lambda owner, number: None)

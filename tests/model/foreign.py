@@ -134,6 +134,9 @@ def set_(world, db, key, value, *words):
 
 COMMANDS["SET"] = COMMANDS.pop("SET_")
 
+# The server tells nobody of these.
+UNHEARD = {"HSET", "HDEL"}
+
 WHOLE = {"SWAPDB", "FLUSHDB", "FLUSHALL", "DEBUG"}
 
 
@@ -178,16 +181,17 @@ def run(world, db, argv):
             touch(world, db, key)
         COMMANDS[name](world, db, *argv[1:])
     world.late |= {(w.db, w.key) for w in world.waiters}
-    settle(world, (db, argv[1]) if name == "PEXPIRE" else None)
+    settle(world, (db, argv[1]) if name == "PEXPIRE" else None, name in UNHEARD)
     made_a_holder = any(circles.has_place_as_holder(world.view(w.db, w.key), w)
                         for w in world.waiters)
     if made_a_holder or circles.has_circle(circles.edges(world)):
         raise Open()
 
 
-def settle(world, shortened):
+def settle(world, shortened, unheard):
     """Bindings of holds that are gone end; a read hash that was shortened is lengthened
-    to the end of its holds."""
+    to the end of its holds. A binding whose hold went in an `unheard` change may end
+    only when the lock is looked at."""
     ended = []
     for tag in world.all_tags():
         view = world.view(tag.db, tag.key)
@@ -200,9 +204,11 @@ def settle(world, shortened):
         if not alive:
             ended.append(tag)
     for tag in ended:
-        # Of reads whose timeout key alone is gone the next command makes an end.
+        # Of reads whose timeout key alone is gone the next command makes an end. The
+        # bindings may have ended before.
         fields = (world.keys.dbs[tag.db].get(tag.key) or (0, {}, 0))[1]
-        if tag.kind == "write" or tag.home is not None or tag.owner not in fields:
+        is_certain = tag.kind == "write" or tag.home is not None or tag.owner not in fields
+        if (is_certain and not unheard) or world.choose(2):
             world.drop_tags(lambda t, tag=tag: t is tag)
     for db in (0, 1):
         for key in world.keys.locks(db, world.now):

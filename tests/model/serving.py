@@ -2,6 +2,7 @@
 
 from . import circles
 from .holds import Refused, take_read, take_write, token_for
+from .keyspace import FOREVER
 
 
 def next_in_turn(world, db, key, view, queue):
@@ -49,6 +50,9 @@ def refusal(world, db, key, owner, kind):
                 ends += [reserved_end, view.end]
     elif reserved is not None and kind == "read":
         ends.append(max(view.end, reserved_end))
+    if any(end == FOREVER for live in view.readers.values() for _, end in live):
+        # Somebody took a hold's expiry away: when its hash loses its own too is open.
+        ends.append(FOREVER)
     return ("ms", ends)
 
 

@@ -167,8 +167,8 @@ class World:
         tenure = self.tenures.get((db, key))
         if tenure and view.writer != tenure[0]:
             del self.tenures[(db, key)]
-        if view.mode == "read":
-            self.drop_tags(lambda t: (t.db, t.key, t.kind) == (db, key, "write"))
+        self.drop_tags(lambda t: (t.db, t.key, t.kind) == (db, key, "write")
+                       and t.owner != view.writer)
         return self.view(db, key)
 
     def next_end(self):

@@ -39,8 +39,8 @@ impl History {
         self.0.lock().expect("the history").push(Setting::of(clock));
     }
 
-    /// Since when, at the earliest `from`, it has shown more than this for as long as
-    /// that without a break, until `to`.
+    /// The start of the first unbroken time between `from` and `to` in which the clock
+    /// showed more than `us` for at least `for_long`.
     pub fn beyond(
         &self,
         us: i64,

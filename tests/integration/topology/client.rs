@@ -62,7 +62,7 @@ enum Outcome {
         sent: Instant,
         port: u16,
     },
-    /// The error that the server gave, of which no other node knows better.
+    /// An error that every other node would give too.
     Refused(String),
     /// Nobody knows whether it was carried out.
     Unknown,

@@ -132,7 +132,8 @@ impl Faults {
         kind
     }
 
-    /// A node stalls, or is cut off: as long as its replica needs to take over, or not.
+    /// Stops a node: for so long that its replica takes over (a partition), or briefly
+    /// (a stall).
     fn stall(&mut self, cluster: &Cluster, shard: Shard) -> &'static str {
         let node = if self.random.chance(80) { shard.primary } else { shard.replica };
         let long = self.random.chance(50);

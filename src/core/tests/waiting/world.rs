@@ -49,7 +49,7 @@ pub struct World {
     /// What those who waited were told.
     pub answers: Vec<(WaiterId, Reply)>,
     pub last_waiter: WaiterId,
-    /// The owners of whose several waiters one is gone.
+    /// The owners who had several waiters, one of which has left.
     pub unsettled: BTreeSet<u8>,
     pub now: Millis,
     /// What should not have happened.
