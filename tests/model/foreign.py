@@ -164,10 +164,22 @@ def mend(world, db, key):
     removed by now."""
     if (db, key) not in world.touched:
         return
+    if world.view(db, key).mode == "read":
+        lengthen_to_readers(world, db, key, False)
     cleaned = world.clone()
     cleaned.clean(db, key)
     if cleaned.keys.dbs[db].get(key) != world.keys.dbs[db].get(key) and world.choose(2):
         world.clean(db, key)
+
+
+def lengthen_to_readers(world, db, key, at_once):
+    """A read hash that is shorter than its holds is lengthened, if not at once then when
+    it is looked at. What becomes of one whose hold somebody made to last for ever is
+    open."""
+    view = world.view(db, key)
+    latest = max(end for live in view.readers.values() for _, end in live)
+    if view.end < latest < FOREVER and (at_once or world.choose(2)):
+        world.keys.set_end(db, key, latest)
 
 
 def run(world, db, argv):
@@ -214,11 +226,7 @@ def settle(world, shortened, unheard):
         for key in world.keys.locks(db, world.now):
             view = world.view(db, key)
             if view.mode == "read":
-                latest = max(end for live in view.readers.values() for _, end in live)
-                # What becomes of a hash whose hold somebody made to last for ever is open.
-                # So it is with one that was too short before it became a read lock.
-                if view.end < latest < FOREVER and ((db, key) == shortened or world.choose(2)):
-                    world.keys.set_end(db, key, latest)
+                lengthen_to_readers(world, db, key, (db, key) == shortened)
                 world.drop_tags(lambda t: (t.db, t.key, t.kind) == (db, key, "write"))
     for (db, key), tenure in list(world.tenures.items()):
         if world.view(db, key).writer != tenure[0]:
