@@ -59,7 +59,17 @@ impl Engine {
                 self.untrack_hold_of(db, &key);
                 self.note_lapsed(db, &key);
             }
-            Change::MetLapsed(db, key) => self.note_lapsed(db, &key),
+            Change::MetLapsed(db, key) => {
+                // A script may take the lock before anybody looks at it. But what was
+                // tracked since is a later hold.
+                let lock = LockRef { db, name: &key };
+                for id in self.tracked.of_lock(lock) {
+                    if id <= self.tracked_before {
+                        self.untrack(id);
+                    }
+                }
+                self.note_lapsed(db, &key);
+            }
             Change::Replaced(db, key) => {
                 self.note_replaced(db, &key);
                 self.note_key(db, &key);
@@ -84,6 +94,11 @@ impl Engine {
             Change::Disconnected(client) => self.note_disconnected(client),
             Change::Settings(settings) => self.set(settings),
         }
+    }
+
+    /// The engine is about to be used.
+    pub fn begin_work(&mut self) {
+        self.tracked_before = self.tracked.last();
     }
 
     /// Whether a connection has holds bound to it.

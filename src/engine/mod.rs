@@ -109,6 +109,9 @@ pub struct Engine {
     waits_of: HashMap<OwnerId, Arrivals<()>>,
     /// The holds that are bound to a connection, or whose answers are under way.
     tracked: AllTracked,
+    /// The last of them that was there before the work that is being done, or was done
+    /// last.
+    tracked_before: TrackedId,
     /// The owners who wait in several places: for several locks, or for several
     /// kinds of holds on one. Only these can a place in a queue make part of a
     /// circle.

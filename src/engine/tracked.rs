@@ -126,6 +126,11 @@ impl AllTracked {
         self.of_client.values().map(BTreeSet::len).sum()
     }
 
+    /// The one that was added last, or 0.
+    pub fn last(&self) -> TrackedId {
+        self.last
+    }
+
     /// Begins to track a hold, which is bound to nobody, and whose client knows of it.
     pub fn add(&mut self, lock: LockId, owner: OwnerId, hold: Hold) -> TrackedId {
         self.last += 1;

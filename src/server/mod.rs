@@ -127,6 +127,7 @@ fn with_server<R>(ctx: Ctx<'_>, work: impl FnOnce(&mut Server) -> R) -> Result<R
         let mut server = SERVER.try_borrow_mut().map_err(|_| Unavailable::Busy)?;
         let server = server.as_mut().ok_or(Unavailable::Stopped)?;
         server.read_inbox();
+        server.engine.begin_work();
         let result = work(server);
         server.finish(ctx);
         result

@@ -120,6 +120,28 @@ fn a_stale_write_count_ends_no_binding_of_a_read_hold() {
     close_last(one, &mut watch);
 }
 
+/// Whoever met the lapse: a command that only looks, or nobody.
+#[test]
+fn a_binding_ends_when_its_hold_lapses_though_a_script_takes_the_lock_at_once() {
+    for look in ["RWLOCK.INSPECT lock", "RWLOCK.RENEW lock b 1000", "RWLOCK.QUEUES", "PING"] {
+        let server = Server::builder().start();
+        let mut watch = server.connection();
+        let mut one = server.connection();
+        ok(&mut one, "WLOCK lock a 300 SESSION");
+        let takes = "redis.call('DEL', KEYS[1]); \
+             redis.call('HSET', KEYS[1], 'mode', 'write', 'a:write', 1); \
+             redis.call('PEXPIRE', KEYS[1], 600000)";
+        let mut pipe = redis::pipe();
+        pipe.cmd("DEBUG").arg(&["SLEEP", "0.4"]);
+        let mut words = look.split(' ');
+        pipe.cmd(words.next().unwrap_or_default()).arg(words.collect::<Vec<_>>());
+        pipe.cmd("EVAL").arg(&[takes, "1", "lock"]);
+        // RENEW has an error as its answer.
+        let _ = pipe.query::<Vec<redis::Value>>(&mut watch);
+        assert_eq!(holders(&mut watch, "lock"), held("write", 1, 0), "{look}");
+    }
+}
+
 /// Ways to have UNLOCK run in a script, for this connection.
 fn unlock_in_script(con: &mut Connection, how: &str, line: &str) {
     let (key, rest) = line.split_once(' ').expect("a key");

@@ -12,7 +12,8 @@ COMMANDS = {}
 
 
 class Open(Exception):
-    """Others made a waiter a holder, or closed a circle: what follows is not said."""
+    """Others made a waiter a holder, closed a circle, or gave two locks the same timeout
+    keys: what follows is not said."""
 
 
 
@@ -64,6 +65,11 @@ def persist(world, db, key):
         world.keys.set_end(db, key, FOREVER)
 
 
+def refuse_sharing(key, other):
+    if key != other and prefix(key) == prefix(other):
+        raise Open()
+
+
 def shift(world, db, key, to_db, to_key):
     """Moves a key. Where its bindings are meanwhile is open, until it is back."""
     entry = world.keys.dbs[db].pop(key)
@@ -86,6 +92,7 @@ def shift(world, db, key, to_db, to_key):
 @command
 def rename(world, db, key, other):
     if world.keys.get(db, key, world.now):
+        refuse_sharing(key, other)
         world.keys.delete(db, other)
         shift(world, db, key, db, other)
         touch(world, db, other)
@@ -102,6 +109,7 @@ def move(world, db, key, to):
 def copy(world, db, key, other, *_):
     entry = world.keys.get(db, key, world.now)
     if entry:
+        refuse_sharing(key, other)
         world.lock_ended(db, other)
         world.keys.dbs[db][other] = entry
         touch(world, db, other)
