@@ -15,6 +15,7 @@ SHORT = 260  # ms: leases and waits that are to end within the history
 GUARD = 60  # no step begins so shortly before such an end
 APART = 50  # and two of them are at least so far apart
 PATIENCE = 1.5  # s: how long the server may take to do what is due
+STALL = 100  # ms by which the machine may hold up a reply; leases differ by far more
 SLOTS = 10
 
 
@@ -304,7 +305,7 @@ class Driver:
             rows = self.look()
             self.gather()
             moment = now_ms()
-            slack = moment - start + 15
+            slack = moment - start + STALL
             raw = compare.read_dump(rows[-2])
             slot_of = self.slot_of()
             found, faults = [], []

@@ -59,10 +59,11 @@ def again(world, slot, db, key, owner, kind, highest, lease, session):
         else:
             world.note("once: binding moves")
             if kind == "write":
-                # Write holds have no numbers: that a plain one is meant is open.
+                # Write holds have no numbers: that a plain one is meant is open, and
+                # whose binding moves if there is none.
                 bound = {t.number for t in own_tags(world, db, key, owner, kind)}
                 plain = [n for n in range(1, highest + 1) if n not in bound][-1:]
-                meant = sorted({highest, *plain})
+                meant = sorted({highest, *plain} if plain else bound)
                 number = meant[world.choose(len(meant))]
             bind(world, slot, db, key, owner, kind, number, lease)
     rely_on(world, db, key, owner, kind, number)
