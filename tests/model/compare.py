@@ -224,7 +224,8 @@ def keys(world, actual, now, slack):
             lease = floating.get((db, key))
             if lease and min(end, now + lease * 0.6) - slack <= its_end <= now + lease + slack:
                 continue
-            if kind == HASH and its_end == FOREVER and persisted(want, key):
+            if kind == HASH and its_end == FOREVER and (
+                    persisted(want, key) or (db, key) in world.touched):
                 continue
             if kind == HASH and (db, key) in world.touched:
                 # Others may have made the hash longer than its holds, or a hold longer
