@@ -96,9 +96,10 @@ impl Engine {
         }
     }
 
-    /// The engine is about to be used.
+    /// The engine is about to be used. Work that a panic has ended holds nobody up.
     pub fn begin_work(&mut self) {
         self.tracked_before = self.tracked.last();
+        self.gives_back = false;
     }
 
     /// Whether a connection has holds bound to it.
