@@ -119,23 +119,27 @@ impl Engine {
         }
     }
 
-    /// The waiter never got its answer, for its connection is gone. What it was granted
-    /// goes, unless it has ended already, or is a plain hold that somebody else relies on.
-    pub(super) fn not_told(&mut self, waiter: &Waiter) {
+    /// The waiter never got its answer. What it was granted goes, unless it has ended
+    /// already, or somebody else relies on it. A connection that stays open was told of
+    /// another end, so it has nothing then; one that is closing has what is bound to it.
+    pub(super) fn not_told(&mut self, waiter: &Waiter, is_closing: bool) {
         let Some(id) = waiter.grant.and_then(|grant| grant.tracked) else {
             return;
         };
         let Some(tracked) = self.tracked.get(id) else {
             return;
         };
-        let is_bound = tracked.session.is_some_and(|session| session.client == waiter.client);
-        if tracked.answer == Answer::UnderWay || is_bound {
+        if tracked.answer == Answer::UnderWay {
             self.tracked.set_lost(id, true);
             self.gone.push(id);
-        } else {
-            self.tracked.set_answer(id, Answer::Told);
-            self.untrack_if_plain(id);
+            return;
         }
+        let is_bound = tracked.session.is_some_and(|session| session.client == waiter.client);
+        if is_bound && !is_closing && !self.gone_clients.contains(&waiter.client) {
+            self.bind(id, None);
+        }
+        self.tracked.set_answer(id, Answer::Told);
+        self.untrack_if_plain(id);
     }
 
     fn untrack_if_plain(&mut self, id: TrackedId) {

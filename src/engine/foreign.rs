@@ -370,10 +370,11 @@ impl Engine {
                 // An old server leaves a client without any reply that CLIENT
                 // UNBLOCK names just now; it would take the reply to its next
                 // command for this one's.
-                if ctx.version().is_none_or(|version| version < KEEPS_REPLIES) {
+                let is_closing = ctx.version().is_none_or(|version| version < KEEPS_REPLIES);
+                if is_closing {
                     ctx.close_client(waiter.client);
                 }
-                self.not_told(&waiter);
+                self.not_told(&waiter, is_closing);
             }
         }
     }

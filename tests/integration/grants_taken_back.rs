@@ -126,3 +126,34 @@ fn a_session_hold_goes_with_its_connection_whoever_relies_on_it() {
         wait_until("it is given back", || int(run(&mut con, "DBSIZE")) == 0);
     }
 }
+
+/// Who is told that it waits no longer has nothing, so what it was granted is a plain
+/// hold of whoever relies on it. Redis 7.0 closes the connection instead.
+#[test]
+fn a_hold_that_somebody_relies_on_stays_when_its_waiter_is_told_of_another_end() {
+    for (command, mode) in [("WLOCK", "write"), ("RLOCK", "read")] {
+        for session in [" SESSION", ""] {
+            let server = Server::builder().start();
+            let closes = !server.version().at_least((7, 2), (8, 0));
+            if closes && !session.is_empty() {
+                continue;
+            }
+            let mut con = server.connection();
+            ok(&mut con, "WLOCK k h 60000");
+            let asks = format!("{command} k w {HOUR} BLOCK 0{session}");
+            let mut waiter = Pending::waits(&server, &asks);
+            let mut pipe = redis::pipe();
+            pipe.cmd("RWLOCK.UNLOCK").arg(&["k", "h"]);
+            pipe.cmd(&format!("RWLOCK.{command}")).arg(&["k", "w", "60000", "ONCE"]);
+            pipe.cmd("CLIENT").arg(&["UNBLOCK", &waiter.id().to_string(), "ERROR"]);
+            pipe.query::<Vec<redis::Value>>(&mut con).expect("all replies");
+            let is_granted = !closes && waiter.reply().is_ok();
+            // What is to be taken back is, when the next command comes.
+            run(&mut con, "RWLOCK.RENEW other nobody 1000").expect_err("not held");
+            let bound_to = if is_granted && !session.is_empty() { waiter.id() } else { 0 };
+            let expected = [("w".to_owned(), mode.to_owned(), 1, bound_to)];
+            let held = holders(&mut con, "k");
+            assert_eq!(held, expected, "{asks}: granted: {is_granted}");
+        }
+    }
+}
