@@ -107,7 +107,7 @@ mod tests {
         }
         let several = owners.iter().cloned().collect();
         let start = &owners[999];
-        let mut lineup = queue.line_up(Vec::new(), &several, Policy::Fifo);
+        let mut lineup = queue.line_up(None, Vec::new(), &several, Policy::Fifo);
         let mut told = 0;
         let circle = find_cycle(start, |of| {
             let mut blockers = Blockers::default();

@@ -3,6 +3,7 @@
 
 use super::deadlock::Blockers;
 use super::queue::{OwnerId, Policy, Queue, WaiterId, Want};
+use super::Mode;
 use hashbrown::HashSet;
 
 /// When a waiter's turn comes: that of the first of its owner's waiters whose
@@ -20,6 +21,7 @@ struct Turn {
 /// search comes to him anyway.
 #[derive(Debug)]
 pub struct Lineup {
+    mode: Option<Mode>,
     /// The holders who wait, in the order of their names.
     holders: Vec<OwnerId>,
     holders_named: bool,
@@ -31,11 +33,12 @@ pub struct Lineup {
 }
 
 impl Queue {
-    /// Prepares for a search. `holders`: those holders of the lock who wait
+    /// Prepares for a search. `mode`: the lock's. `holders`: those who hold it and wait
     /// anywhere. `several`: the owners who wait in several places, be it for
     /// several locks or for several kinds of holds on one.
     pub fn line_up(
         &self,
+        mode: Option<Mode>,
         mut holders: Vec<OwnerId>,
         several: &HashSet<OwnerId>,
         policy: Policy,
@@ -53,7 +56,7 @@ impl Queue {
         }
         turns.sort_unstable();
         holders.sort_unstable();
-        Lineup { holders, holders_named: false, turns, named: 0 }
+        Lineup { mode, holders, holders_named: false, turns, named: 0 }
     }
 
     /// Adds the owners that hold the lock, or stand ahead of a waiter and make it
@@ -78,12 +81,14 @@ impl Queue {
         policy: Policy,
         blockers: &mut Blockers,
     ) {
-        let Lineup { holders, holders_named, turns, named } = lineup;
+        let Lineup { mode, holders, holders_named, turns, named } = lineup;
         let holds = |one: &OwnerId| holders.binary_search(one).is_ok();
-        if !std::mem::replace(holders_named, true) {
-            holders.iter().filter(|one| *one != owner).for_each(|one| blockers.add(one, id));
-        } else if start != owner && holds(start) {
-            blockers.add(start, id);
+        if let Some(since) = self.waits_for_holders(id, want, *mode, policy) {
+            if !std::mem::replace(holders_named, true) {
+                holders.iter().filter(|one| *one != owner).for_each(|one| blockers.add(one, since));
+            } else if start != owner && holds(start) {
+                blockers.add(start, since);
+            }
         }
         let turn = self.turn(id, want, owner, policy);
         let limit = self.limit(turn);
@@ -130,6 +135,28 @@ impl Queue {
     ) -> impl Iterator<Item = (WaiterId, Want)> + 'a {
         let kinds = [Want::Upgrade, Want::Read, Want::Write];
         kinds.into_iter().filter_map(|want| self.first_of_kind(owner, want))
+    }
+
+    /// Since which waiter came this one waits for the holders; None: it does not. A
+    /// reader among readers waits for them only if somebody ahead of it does who
+    /// excludes them. When that one leaves it gets in, though a search may come first.
+    fn waits_for_holders(
+        &self,
+        id: WaiterId,
+        want: Want,
+        mode: Option<Mode>,
+        policy: Policy,
+    ) -> Option<WaiterId> {
+        if want != Want::Read || mode != Some(Mode::Read) {
+            return Some(id);
+        }
+        let upgrade = self.line(Want::Upgrade).keys().next();
+        let writer = match policy {
+            Policy::Fifo => self.line(Want::Write).range(..id).next().map(|(writer, _)| writer),
+            Policy::PreferReaders => None,
+            Policy::PreferWriters => self.line(Want::Write).keys().next(),
+        };
+        upgrade.into_iter().chain(writer).min().map(|ahead| id.max(*ahead))
     }
 
     /// Whose turn is before this makes the one with this turn wait: readers let

@@ -224,6 +224,7 @@ impl Engine {
             if let Returned::Downgraded(Some(id)) = returned {
                 engine.renew_downgraded(ctx, id, lease);
             }
+            engine.rely_on_highest(store, &seen, &owner, &after);
             store.notice(What::Released);
             engine.figures.count_released(seen.lock.own.writes);
             engine.serve(scene, store);

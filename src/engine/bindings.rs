@@ -98,8 +98,23 @@ impl Engine {
         }
     }
 
-    /// Somebody relies on a hold, with ONCE: if its own client never learns of
-    /// it, it stays all the same.
+    /// Who asked for a DOWNGRADE relies on the read hold that it was told of.
+    pub(super) fn rely_on_highest(
+        &mut self,
+        store: &Store<'_>,
+        seen: &Seen,
+        owner: &Owner<'_>,
+        after: &Lock,
+    ) {
+        if self.tracked.has(store.lock()) {
+            if let Some(number) = seen.numbers(after.own.reads.len()).last() {
+                self.rely_on(store.lock(), owner.bytes(), Hold::Read(number));
+            }
+        }
+    }
+
+    /// Somebody relies on a hold that was granted to another: if its own client never
+    /// learns of it, it stays all the same.
     fn rely_on(&mut self, lock: LockRef<'_>, owner: &[u8], hold: Hold) {
         let holds = self.tracked.holds_of(lock, owner).filter(|(_, other)| other.hold == hold);
         let answers: SmallVec<[_; 2]> = holds.map(|(id, tracked)| (id, tracked.answer)).collect();

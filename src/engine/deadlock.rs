@@ -4,7 +4,7 @@ use super::memory::LockId;
 use super::pass::Pass;
 use super::wait::Answer;
 use super::{Engine, Error, Scene};
-use crate::core::{find_cycle, Blockers, Circle, Lineup, Lock, OwnerId};
+use crate::core::{find_cycle, Blockers, Circle, Lineup, Lock, Mode, OwnerId};
 use crate::ffi::{Access, Ctx, Text};
 use crate::store::{self, Store};
 use hashbrown::HashMap;
@@ -159,7 +159,8 @@ impl Search<'_, '_, '_> {
                 continue;
             }
             if !self.met.contains_key(lock) {
-                let lineup = queue.line_up(self.waiting_holders(lock), &engine.several, policy);
+                let (mode, holders) = self.waiting_holders(lock);
+                let lineup = queue.line_up(mode, holders, &engine.several, policy);
                 self.met.insert(lock, lineup);
             }
             if let Some(lineup) = self.met.get_mut(lock) {
@@ -169,13 +170,16 @@ impl Search<'_, '_, '_> {
         blockers
     }
 
-    fn waiting_holders(&self, lock: &LockId) -> Vec<OwnerId> {
+    /// A lock's mode, and those of its holders who wait. Of one that cannot be read
+    /// nothing is known.
+    fn waiting_holders(&self, lock: &LockId) -> (Option<Mode>, Vec<OwnerId>) {
+        let read = |store: &Store<'_>| Ok((store.mode()?, self.engine.waiting_among(store)?));
         if lock.get() == self.store.lock() {
-            return self.engine.waiting_among(self.store).unwrap_or_default();
+            return read(self.store).unwrap_or_default();
         }
         let key = Text::new(&lock.name);
         let store = Store::open(self.scene.ctx.in_db(lock.db), &key, Access::Read);
-        store.and_then(|store| self.engine.waiting_among(&store)).unwrap_or_default()
+        store.and_then(|store| read(&store)).unwrap_or_default()
     }
 }
 

@@ -72,8 +72,8 @@ pub enum Answer {
     Told,
     /// The answer is on its way. If it is lost, the hold is taken back.
     UnderWay,
-    /// The same, but somebody else relies on the hold since, with ONCE: it stays, unless
-    /// it is bound to a connection that closes.
+    /// The same, but somebody else relies on the hold since, by ONCE or DOWNGRADE: it
+    /// stays, unless it is bound to a connection that closes.
     ReliedOn,
 }
 

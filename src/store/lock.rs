@@ -160,6 +160,11 @@ impl<'c> Store<'c> {
             && mode_of(hash)? == Mode::Write)
     }
 
+    /// The mode that the hash tells, whether or not its holds live; None: there is none.
+    pub fn mode(&self) -> Result<Option<Mode>, Error> {
+        self.hash()?.map(mode_of).transpose()
+    }
+
     /// Whether an owner has a live hold.
     pub fn is_held_by(&self, owner: &[u8]) -> Result<bool, Error> {
         let Some(hash) = self.hash()? else {

@@ -358,6 +358,30 @@ fn who_leaves_a_queue_may_close_a_circle_of_others() {
 }
 
 #[test]
+fn a_reader_joins_those_who_read_when_the_writer_ahead_of_it_is_told() {
+    let server = Server::builder().start();
+    let mut crowd = Crowd::on(&server);
+    crowd.ok("WLOCK x a 100000");
+    crowd.ok("RLOCK y b 100000");
+    let mut first = crowd.waits("WLOCK x b 100000 BLOCK 0");
+    let mut elsewhere = crowd.waits("WLOCK x c 100000 BLOCK 0");
+    let mut b = crowd.waits("WLOCK x b 100000 BLOCK 0");
+    let mut writer = crowd.waits("WLOCK y c 100000 BLOCK 0");
+    let mut reader = crowd.waits("RLOCK y c 100000 BLOCK 0");
+    // Now b waits for c, whose writer waits for b. Without that one c reads beside b.
+    crowd.plain(&format!("CLIENT UNBLOCK {}", first.id));
+    assert!(first.refused() > 0);
+    writer.fails("DEADLOCK");
+    reader.granted();
+    crowd.gives("UNLOCK x a", 1);
+    elsewhere.granted();
+    crowd.gives("UNLOCK x c", 1);
+    b.granted();
+    crowd.gives("UNLOCK x b", 1);
+    crowd.nobody_waits();
+}
+
+#[test]
 fn those_that_only_look_like_circles_are_none() {
     let server = Server::builder().start();
     let mut crowd = Crowd::on(&server);

@@ -90,7 +90,6 @@ fn the_hold_itself_is_taken_back_wherever_it_has_gone() {
         ("WLOCK k w 60000 BLOCK 0", &["RENAME k elsewhere"]),
         ("RLOCK k w 60000 BLOCK 0", &["RENAME k elsewhere", "RENAME elsewhere k"]),
         ("WLOCK k w 60000 BLOCK 0", &["MOVE k 1"]),
-        ("WLOCK k w 60000 BLOCK 0", &["RWLOCK.DOWNGRADE k w 60000"]),
         ("WLOCK k w 60000 BLOCK 0", &["RWLOCK.WLOCK k w 60000", "RWLOCK.UNLOCK k w"]),
         ("RLOCK k w 60000 BLOCK 0", &["RWLOCK.RLOCK k w 60000", "RWLOCK.UNLOCK k w"]),
         ("RLOCK k w 60000 BLOCK 0", &["RWLOCK.UPGRADE k w 60000", "RWLOCK.UNLOCK k w WRITE"]),
@@ -124,6 +123,20 @@ fn a_session_hold_goes_with_its_connection_whoever_relies_on_it() {
         pipe.query::<Vec<redis::Value>>(&mut con).expect("all replies");
         drop(waiter);
         wait_until("it is given back", || int(run(&mut con, "DBSIZE")) == 0);
+    }
+}
+
+/// DOWNGRADE tells its client that the owner reads now.
+#[test]
+fn a_read_hold_that_downgrade_left_stays() {
+    for (waits, steps) in [
+        ("WLOCK k w 60000 BLOCK 0", vec![]),
+        ("RLOCK k w 60000 BLOCK 0", vec!["RWLOCK.UPGRADE k w 60000"]),
+    ] {
+        let server = Server::builder().start();
+        let later = format!("RWLOCK.DOWNGRADE k w {LATER}");
+        granted_and_lost(&server, waits, &[steps, vec![&*later]].concat());
+        assert_eq!(hours(&mut server.connection(), "k", "w"), [3], "{waits}");
     }
 }
 

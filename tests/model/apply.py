@@ -137,7 +137,9 @@ def unblock(world, slot, how):
         outcome = world.choose(3)
         if outcome == 1:
             world.note("grant taken back")
-            if tag is not None:
+            if tag is not None and tag.relied:
+                world.drop_tags(lambda t: t is tag)
+            elif tag is not None:
                 release(world, tag)
             world.out[slot] = world.out[slot][:-1] + [
                 ("err", "UNBLOCKED") if how == "ERROR" else ("ms", None)]

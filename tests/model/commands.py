@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from . import circles, serving
 from .holds import (Refused, choose_hold, give_back_read, give_back_write, lengthen, read_ends,
-                    settle_unsure, take_read)
+                    rely_on, settle_unsure, take_read)
 from .keyspace import (FOREVER, STRING, fence_key, prefix, reservation_key, timeout_key)
 from .serving import acquire, after_grant, refusal, serve, serve_late
 from .world import Tag, Waiter
@@ -274,12 +274,15 @@ def downgrade(world, caller, argv):
             heirs = mine or bound + [None] * plain
             heir = heirs[world.choose(len(heirs))]
             if heir:
-                world.tags.append(Tag(db, key, owner, "read", 1, heir.slot, lease))
+                left = Tag(db, key, owner, "read", 1, heir.slot, lease)
+                world.tags.append(left)
+                world.in_flight = [(w, left if t is heir else t) for w, t in world.in_flight]
     fields = world.keys.fields(db, key)
     del fields[owner + ":write"]
     fields["mode"] = "read"
     world.keys.put_fields(db, key, fields)
     world.drop_tags(lambda t: t.names(db, key, owner, "write"))
+    rely_on(world, db, key, owner, "read", max(1, len(live)))
     world.tenures.pop((db, key), None)
     if world.keys.dbs[db][key][2] != FOREVER:
         world.keys.set_end(db, key, max(read_ends(world.view(db, key))))

@@ -37,12 +37,14 @@ def settle_unsure(world, db, key, owner):
 
 
 def rely_on(world, db, key, owner, kind, number):
-    """Who asked again has the hold now: a plain one stays, also when the answer to its
-    first request is lost."""
-    def stays(tag):
-        same = tag.names(db, key, owner, kind) and (kind == "write" or tag.number == number)
-        return same and tag.slot is None
-    world.in_flight = [(w, None if t and stays(t) else t) for w, t in world.in_flight]
+    """Another client has this hold now, by ONCE or DOWNGRADE: it stays when the answer
+    to the request that made it is lost. Unless it is bound to a connection that closes."""
+    for place, (waiter, tag) in enumerate(world.in_flight):
+        if tag and tag.names(db, key, owner, kind) and (
+                kind == "write" or tag.number == number):
+            tag.relied = True
+            if tag.slot is None:
+                world.in_flight[place] = (waiter, None)
 
 
 def again(world, slot, db, key, owner, kind, highest, lease, session):

@@ -30,7 +30,8 @@ class Tag:
     """Names one hold: the one of this kind and number. It follows renumbering.
 
     With a slot it is a session binding. Without, it is a grant whose answer is still
-    under way. `sure` is False while it is open whether the binding still stands.
+    under way. `sure` is False while it is open whether the binding still stands;
+    `relied` while the answer is under way and another client has the hold too.
     """
 
     db: int
@@ -42,6 +43,7 @@ class Tag:
     lease: int = 0
     sure: bool = True
     home: tuple = None
+    relied: bool = False
 
     def names(self, db, key, owner, kind):
         return (self.db, self.key, self.owner, self.kind) == (db, key, owner, kind)

@@ -1,7 +1,7 @@
-//! Who waits for whom, searched in full: every holder, and everybody whose turn
-//! comes before. Whose turn comes when is found by playing it through.
+//! Who waits for whom, searched in full: every holder, unless one only reads and may
+//! join those who read, and everybody whose turn comes before. Whose turn comes when is found by playing it through.
 
-use super::world::{Place, World};
+use super::world::{Place, Waiter, World};
 use crate::core::{Policy, WaiterId, Want};
 use std::collections::BTreeMap;
 
@@ -18,12 +18,27 @@ fn edges(world: &World, last: WaiterId) -> Edges {
             let from = world.waiters[id].owner;
             let ahead = turns.iter().filter(|(_, other)| *other < turn);
             let ahead = ahead.map(|(other, _)| &world.waiters[other].owner);
-            for to in world.locks[place].holds.keys().chain(ahead).filter(|to| **to != from) {
+            let joins = joins(world, place, *id, last);
+            let holders = world.locks[place].holds.keys().filter(|_| !joins);
+            for to in holders.chain(ahead).filter(|to| **to != from) {
                 edges[from as usize] |= 1 << to;
             }
         }
     }
     edges
+}
+
+/// Whether a waiter is a reader of a lock that is read, and nobody who came no later
+/// than `last` stands ahead and wants more: it does not wait for those who read.
+fn joins(world: &World, place: Place, id: WaiterId, last: WaiterId) -> bool {
+    let is_read = world.locks[place].holds.values().all(|holds| holds.writes == 0);
+    let mut others = world.waiters.range(..=last).filter(|(_, waiter)| waiter.place == place);
+    let holds_up = |(other, waiter): (&WaiterId, &Waiter)| match (waiter.want, world.policy) {
+        (Want::Read, _) | (Want::Write, Policy::PreferReaders) => false,
+        (Want::Write, Policy::Fifo) => *other < id,
+        (Want::Write, Policy::PreferWriters) | (Want::Upgrade, _) => true,
+    };
+    world.waiters[&id].want == Want::Read && is_read && !others.any(holds_up)
 }
 
 /// Whether owners wait for each other in a circle.

@@ -57,3 +57,28 @@ fn who_leaves_may_close_a_circle_of_others() {
         assert_eq!(world.waiters.len(), 3);
     }
 }
+
+#[test]
+fn a_reader_among_readers_does_not_wait_for_them_when_the_writer_ahead_is_told() {
+    // Owners: 0 is a, 1 is b, 2 is c.
+    let mut world = World::new(Policy::Fifo, 2, &[0, 1, 1, 2, 1, 2, 2]);
+    for (client, place, want, reply) in [
+        (0, 0, Want::Write, Reply::Held),
+        (1, 1, Want::Read, Reply::Held),
+        (2, 0, Want::Write, Reply::Waiting),
+        (3, 0, Want::Write, Reply::Waiting),
+        (4, 0, Want::Write, Reply::Waiting),
+        (5, 1, Want::Write, Reply::Waiting),
+        (6, 1, Want::Read, Reply::Waiting),
+    ] {
+        assert_eq!(world.step(ask(client, place, want)), Some(reply), "{client}");
+    }
+    assert!(!circles::stand(&world));
+    // Now b waits for c, who waits with its writer for b to read no more.
+    world.step(Step::Leave(2));
+    world.step(Step::Ring);
+    assert_eq!(world.wrongs, [""; 0]);
+    assert_eq!(check(&world), Ok(()));
+    let answers = [(1, Reply::Left), (4, Reply::Deadlock), (5, Reply::Held)];
+    assert_eq!(world.answers, answers);
+}

@@ -186,7 +186,8 @@ impl World {
             let lineup = lineups.entry(place).or_insert_with(|| {
                 let holders = here.holds.keys().map(|holder| name(*holder));
                 let waits = |holder: &OwnerId| self.waits_of(holder).next().is_some();
-                here.queue.line_up(holders.filter(waits).collect(), &several, self.policy)
+                let mode = self.seen(place, u8::MAX).mode();
+                here.queue.line_up(mode, holders.filter(waits).collect(), &several, self.policy)
             });
             let waiter = (id, want);
             here.queue.add_blockers(waiter, owner, start, lineup, self.policy, &mut blockers);
