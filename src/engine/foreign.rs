@@ -2,6 +2,7 @@
 
 use super::alarms::{Alarm, Next};
 use super::clock::{Moment, Steady};
+use super::lapse::set_due;
 use super::memory::LockId;
 use super::pass::Pass;
 use super::unserved::Unserved;
@@ -174,16 +175,25 @@ impl Engine {
     }
 
     /// The holds on a lock go where its hash goes. The timeout keys of read holds
-    /// do not: so those end there, unless the hash comes back before somebody looks.
+    /// do not: so those end there, unless the hash comes back before somebody looks. What
+    /// is known of the lock goes with it, so that it is known when it comes back.
     fn note_moved(&mut self, (db, key): (i32, Vec<u8>), (to_db, to_key): (i32, Vec<u8>)) {
         let (from, to) = (LockRef { db, name: &key }, LockRef { db: to_db, name: &to_key });
+        let known = self.memory.get(from);
+        let moved =
+            known.map(|known| (known.mode, known.holds, known.due(), known.last().cloned()));
         self.note_replaced(to_db, &to_key);
         self.tracked.relocate([(LockId::from(from), LockId::from(to))]);
         self.note_replaced(db, &key);
         self.note_key(db, &key);
         self.note_key(to_db, &to_key);
-        if self.tracked.has(to) {
+        if self.tracked.has(to) || self.memory.get(to).is_some() {
             self.look_now(to);
+        } else if let Some((Some(mode), holds, due, last)) = moved {
+            let (place, known) = self.memory.entry(to);
+            (known.mode, known.holds) = (Some(mode), holds);
+            known.set_last(last);
+            set_due(&mut self.alarms, place, known, due);
         }
     }
 

@@ -2,7 +2,8 @@
 //! meets them first.
 
 use crate::checker::{free, held, whoever_meets_it, Lease, Lock};
-use crate::harness::{assert_ok, call, int, wait_until, Server};
+use crate::harness::{assert_error, assert_ok, call, int, wait_until, Server};
+use crate::observe::run;
 
 /// Three read holds of `a`, of which the one with this number has lapsed, and
 /// the leases of the other two.
@@ -179,6 +180,27 @@ fn lapsed_holds_go_by_themselves() {
     lock.is(held(&a).reads("a", [&a]));
     write.is(free());
     last.is(free());
+}
+
+/// The timeout keys of its readers have stayed where they were.
+#[test]
+fn a_lock_that_was_moved_away_and_back_is_lengthened_to_its_readers_as_before() {
+    let server = Server::builder().start();
+    let mut con = server.connection();
+    for [away, back] in [["MOVE k 1", "MOVE k 0"], ["RENAME k other", "RENAME other k"]] {
+        assert_ok(run(&mut con, "RWLOCK.RLOCK k a 100000"));
+        run(&mut con, away).expect("move it");
+        // What is to be done about that is done.
+        assert_error(run(&mut con, "RWLOCK.RENEW x nobody 1000"), "NOTHELD");
+        if back.starts_with("MOVE") {
+            assert_ok(run(&mut con, "SELECT 1"));
+        }
+        run(&mut con, back).expect("move it back");
+        assert_ok(run(&mut con, "SELECT 0"));
+        assert_eq!(int(run(&mut con, "PEXPIRE k 30000")), 1, "{back}");
+        wait_until(back, || int(run(&mut con, "PTTL k")) > 90_000);
+        assert_eq!(int(run(&mut con, "RWLOCK.UNLOCK k a")), 1);
+    }
 }
 
 #[test]
