@@ -137,7 +137,8 @@ fn a_full_cache_hands_every_lock_over() {
         waiter.is_granted();
         assert_eq!(int(run(&mut con, "RWLOCK.UNLOCK lock b")), 1);
         assert_ok(call!(con, "CONFIG", "SET", "maxmemory", 0));
-        assert_eq!(int(run(&mut con, "DEL filler:large")), 1);
+        // The server may have evicted it by now.
+        run(&mut con, "DEL filler:large").expect("delete it");
     }
 }
 
