@@ -193,25 +193,30 @@ def lengthen_to_readers(world, db, key, at_once):
 def run(world, db, argv):
     name = argv[0].upper()
     world.note(name)
+    looked_at = set()
     if name in WHOLE:
         whole(world, db, argv)
+        if name == "DEBUG":
+            looked_at = {tag.key for tag in world.all_tags()}
     else:
         mend(world, db, argv[1])
         for key in affected(world, db, argv[1]):
             touch(world, db, key)
+            if name not in UNHEARD:
+                looked_at.add(key)
         COMMANDS[name](world, db, *argv[1:])
     world.late |= {(w.db, w.key) for w in world.waiters}
-    settle(world, (db, argv[1]) if name == "PEXPIRE" else None, name in UNHEARD)
+    settle(world, (db, argv[1]) if name == "PEXPIRE" else None, looked_at)
     made_a_holder = any(circles.has_place_as_holder(world.view(w.db, w.key), w)
                         for w in world.waiters)
     if made_a_holder or circles.has_circle(circles.edges(world)):
         raise Open()
 
 
-def settle(world, shortened, unheard):
+def settle(world, shortened, looked_at):
     """Bindings of holds that are gone end; a read hash that was shortened is lengthened
-    to the end of its holds. A binding whose hold went in an `unheard` change may end
-    only when the lock is looked at."""
+    to the end of its holds. A binding whose hold went in a change that is not heard of
+    may end only when its lock is looked at."""
     ended = []
     for tag in world.all_tags():
         view = world.view(tag.db, tag.key)
@@ -228,7 +233,7 @@ def settle(world, shortened, unheard):
         # bindings may have ended before.
         fields = (world.keys.dbs[tag.db].get(tag.key) or (0, {}, 0))[1]
         is_certain = tag.kind == "write" or tag.home is not None or tag.owner not in fields
-        if (is_certain and not unheard) or world.choose(2):
+        if (is_certain and tag.key in looked_at) or world.choose(2):
             world.drop_tags(lambda t, tag=tag: t is tag)
     for db in (0, 1):
         for key in world.keys.locks(db, world.now):
