@@ -74,7 +74,7 @@ def shift(world, db, key, to_db, to_key):
     """Moves a key. Where its bindings are meanwhile is open, until it is back."""
     entry = world.keys.dbs[db].pop(key)
     world.keys.dbs[to_db][to_key] = entry
-    world.drop_tags(lambda t: (t.db, t.key) == (to_db, to_key) and t.home != (db, key))
+    world.drop_tags(lambda t: (t.db, t.key) == (to_db, to_key))
     world.tenures.pop((to_db, to_key), None)
     for tag in world.all_tags():
         if (tag.db, tag.key) == (db, key):
