@@ -35,9 +35,9 @@ const fn number(name: &'static str, token: &'static str) -> Arg {
     Arg { name, kind: ArgKind::Integer, token: Some(token), optional: true }
 }
 
-/// The words of [`READ_OR_WRITE`].
+/// The word of UNLOCK and FORCEUNLOCK that means read holds.
 pub const READ: Arg = Arg { optional: false, ..word("read", "READ") };
-/// The other.
+/// The word that means write holds.
 pub const WRITE: Arg = Arg { optional: false, ..word("write", "WRITE") };
 
 /// How an argument is written in a syntax line.

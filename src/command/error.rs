@@ -1,4 +1,5 @@
-//! Errors, as clients see them: a code, a space, a sentence (SPEC section 7).
+//! Errors, as clients see them: a code, a space, a sentence
+//! (`docs/commands/README.md`, "Errors").
 
 use crate::core::{Mode, NotHeld, OwnerId, TooMany, MAX_READS};
 use crate::engine;

@@ -1,6 +1,6 @@
-//! Who gets a hold: RLOCK, WLOCK, UPGRADE and DOWNGRADE (SPEC section 3).
+//! Who gets a hold: RLOCK, WLOCK, UPGRADE and DOWNGRADE (`docs/commands/`).
 
-use super::{End, Holds, Lock, Mode, NotHeld, Others, TooMany, MAX_READS};
+use super::{End, Holds, Lock, Mode, NotHeld, Others, RequestError, TooMany, MAX_READS};
 
 /// The kind of a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,12 +102,12 @@ fn refusal(lock: &Lock, kind: Kind, reservation: Reservation) -> Option<Refusal>
 
 /// Decides an UPGRADE, a request for a write hold: from read to write, when nobody
 /// else reads. The read holds stay inside the write hold.
-pub fn upgrade(lock: &Lock, request: Request) -> Result<Result<Verdict, NotHeld>, TooMany> {
+pub fn upgrade(lock: &Lock, request: Request) -> Result<Verdict, RequestError> {
     if lock.own.reads.is_empty() {
-        return Ok(Err(NotHeld::of(lock, Kind::Read)));
+        return Err(RequestError::NotHeld(NotHeld::of(lock, Kind::Read)));
     }
     if lock.own.writes == 0 && lock.others != Others::None {
-        return Ok(Ok(Verdict::Refused(Refusal::Held)));
+        return Ok(Verdict::Refused(Refusal::Held));
     }
     let mut after = lock.clone();
     if lock.own.writes == 0 {
@@ -119,7 +119,7 @@ pub fn upgrade(lock: &Lock, request: Request) -> Result<Result<Verdict, NotHeld>
     if !request.once || lock.own.writes == 0 {
         push_write(&mut after.own)?;
     }
-    Ok(Ok(Verdict::Granted(after)))
+    Ok(Verdict::Granted(after))
 }
 
 /// Decides a DOWNGRADE: all write holds become one read hold, or, where the

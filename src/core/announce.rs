@@ -1,4 +1,4 @@
-//! What is announced on the lock's channel (SPEC section 5).
+//! What is announced on the lock's channel (`docs/announcements.md`).
 
 use super::Mode;
 

@@ -1,4 +1,4 @@
-//! Fencing tokens (SPEC section 3).
+//! Fencing tokens (`docs/fencing.md`).
 
 use super::TooMany;
 

@@ -85,7 +85,7 @@ impl Lock {
     }
 
     /// The end that the hash shall have once only readers are left: the latest
-    /// of theirs. A hash without expiry keeps none (SPEC section 2), and where
+    /// of theirs. A hash without expiry keeps none (`docs/keys.md`), and where
     /// nobody looked at the other readers the end stays what it is, for it must
     /// never fall below theirs.
     pub(super) fn latest_read(&self) -> End {

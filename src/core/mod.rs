@@ -6,31 +6,25 @@
 
 mod acquire;
 mod announce;
-mod arrivals;
-mod deadlock;
 mod fence;
 mod lock;
-mod queue;
 mod release;
 mod renew;
-mod serve;
+mod request;
 #[cfg(test)]
 mod tests;
 mod time;
-mod turns;
+pub mod wait;
 
 pub use acquire::{acquire, downgrade, upgrade, Kind, Refusal, Request, Reservation, Verdict};
 pub use announce::{announcement, Announcement};
-pub use arrivals::Arrivals;
-pub use deadlock::{find_cycle, Blockers, Circle};
 pub use fence::{token, Last, Token};
 pub use lock::{Ends, Holds, Lock, Mode, Others};
-pub use queue::{OwnerId, Policy, Queue, WaiterId, Want};
 pub use release::{kind_to_release, release, NotHeld, Which};
 pub use renew::renew;
-pub use serve::{serve, serve_owner, Granted, Ledger, Turn};
+pub use request::{decide, lets_others_in, reservation, RequestError, Terms};
 pub use time::{End, Millis};
-pub use turns::Lineup;
+pub use wait::{OwnerId, Policy, WaiterId, Want};
 
 /// Why a rule refuses to count further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Giving back: UNLOCK (SPEC section 3).
+//! Giving back: UNLOCK (`docs/commands/unlock.md`).
 
 use super::{Holds, Kind, Lock, Mode, Others};
 

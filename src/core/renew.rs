@@ -1,4 +1,4 @@
-//! Living longer: RENEW (SPEC section 3).
+//! Living longer: RENEW (`docs/commands/renew.md`).
 
 use super::{End, Kind, Lock, NotHeld};
 

@@ -22,7 +22,7 @@ impl End {
         now.checked_add(lease).map(End::At)
     }
 
-    /// A lease lives while now ≤ its end (SPEC section 2).
+    /// A lease lives while now ≤ its end.
     pub fn is_past(self, now: Millis) -> bool {
         matches!(self, End::At(end) if now > end)
     }

@@ -5,8 +5,8 @@ use super::tracked::Grant;
 use super::wait::Waiting;
 use super::{end_of, Engine, Error, Scene};
 use crate::core::{
-    self, End, Kind, Lock, Millis, Mode, NotHeld, Policy, Refusal, Request, Reservation, Token,
-    Verdict, WaiterId, Want,
+    self, End, Lock, Millis, NotHeld, Refusal, RequestError, Reservation, Token, Verdict, WaiterId,
+    Want,
 };
 use crate::ffi::{Ctx, Str};
 use crate::store::{Owner, Reserved, Seen, Store, Survey, What};
@@ -96,8 +96,7 @@ impl Engine {
         let (lock, refusal, reserved, reservation) = match taken {
             Taken::Held(grant) => {
                 self.serve_holder(scene, store, owner.bytes());
-                if ask.want == Want::Read && self.settings.policy == Policy::PreferReaders {
-                    // Readers that a reservation held up join, now that it is read.
+                if core::lets_others_in(ask.want, self.settings.policy) {
                     self.serve(scene, store);
                 }
                 return Ok(Acquired::Held(grant.token));
@@ -110,14 +109,10 @@ impl Engine {
             let waiting = Waiting { terms, timeout, refusal, reserved };
             return self.wait(scene, store, owner, &lock, waiting);
         }
-        let may_reserve = match reservation {
-            // Those who wait came later.
-            Reservation::Own => true,
-            Reservation::None => !self.has_queue(store),
-            Reservation::Other => false,
-        };
-        if let Some(end) = reserve.filter(|_| may_reserve) {
-            store.reserve(ask.owner, end);
+        if let Some(end) = reserve {
+            if self.waits.may_reserve(&store.lock(), reservation) {
+                store.reserve(ask.owner, end);
+            }
         }
         Ok(Acquired::Refused(left(store, &lock, refusal, reserved, reservation)))
     }
@@ -142,19 +137,16 @@ impl Engine {
             Want::Upgrade => store.reservation().unwrap_or_default(),
             Want::Read | Want::Write => store.reservation()?,
         };
-        let reservation = self.reservation(reserved.as_ref(), terms.want, lock, owner.bytes());
-        let behind = queueing == Queueing::Behind
-            && !terms.want.is_open_to(lock)
-            && self.queue_holds_up(store, owner, terms.want, lock, reservation);
+        let by = reserved.as_ref().map(|reserved| reserved.owner.as_slice());
+        let (want, policy) = (terms.want, self.settings.policy);
+        let reservation = core::reservation(by, owner.bytes(), want, lock, policy);
+        let is_behind = queueing == Queueing::Behind
+            && self.waits.holds_up(&store.lock(), lock, owner.bytes(), want, reservation);
         let meant = self.meant_by_once(store, &seen, owner.bytes(), terms);
-        let request = |kind| Request { kind, lease, once: terms.once, meant };
-        let verdict = match terms.want {
-            Want::Upgrade => {
-                self.settled(store, &seen, owner, core::upgrade(lock, request(Kind::Write))?)?
-            }
-            _ if behind => Verdict::Refused(Refusal::Queue),
-            Want::Read => core::acquire(lock, request(Kind::Read), reservation)?,
-            Want::Write => core::acquire(lock, request(Kind::Write), reservation)?,
+        let decided = core::Terms { lease, once: terms.once, meant };
+        let verdict = match core::decide(lock, want, decided, reservation, is_behind) {
+            Err(RequestError::NotHeld(reason)) => self.settled(store, &seen, owner, Err(reason))?,
+            verdict => verdict?,
         };
         match verdict {
             Verdict::Granted(after) => {
@@ -179,30 +171,6 @@ impl Engine {
                 Ok(Taken::Refused { lock: seen.lock, refusal, reserved, reservation })
             }
         }
-    }
-
-    /// A reservation as the one who asks sees it.
-    pub(super) fn reservation(
-        &self,
-        reserved: Option<&Reserved>,
-        want: Want,
-        lock: &Lock,
-        owner: &[u8],
-    ) -> Reservation {
-        match reserved {
-            Some(by) if by.owner == owner => Reservation::Own,
-            Some(_) if want != Want::Upgrade && !self.joins_whoever_waits(want, lock) => {
-                Reservation::Other
-            }
-            _ => Reservation::None,
-        }
-    }
-
-    /// Whether the policy lets a reader join, whoever waits or has reserved.
-    fn joins_whoever_waits(&self, want: Want, lock: &Lock) -> bool {
-        self.settings.policy == Policy::PreferReaders
-            && want == Want::Read
-            && lock.mode() == Some(Mode::Read)
     }
 
     /// DOWNGRADE.

@@ -5,7 +5,7 @@ use super::acquire::Terms;
 use super::alarms::Alarm;
 use super::memory::LockId;
 use super::tracked::{Answer, Grant, Hold, Ids, Session, Tracked, TrackedId};
-use super::wait::Waiter;
+use super::wait::{InFlight, Waiter};
 use super::Engine;
 use crate::core::{self, Kind, Lock, Millis};
 use crate::ffi::Text;
@@ -89,8 +89,8 @@ impl Engine {
             Some(id) if grant.is_new => self.tracked.set_answer(id, Answer::UnderWay),
             Some(id) => self.tracked.set_answer(id, Answer::ReliedOn),
             None if grant.is_new => {
-                let Waiter { lock, owner, .. } = waiter;
-                let id = self.tracked.add(lock.clone(), owner.clone(), grant.hold);
+                let (lock, owner) = (waiter.lock().clone(), waiter.owner.clone());
+                let id = self.tracked.add(lock, owner, grant.hold);
                 self.tracked.set_answer(id, Answer::UnderWay);
                 grant.tracked = Some(id);
             }
@@ -137,10 +137,11 @@ impl Engine {
     /// The waiter never got its answer. What it was granted goes, unless it has ended
     /// already, or somebody else relies on it. A connection that stays open was told of
     /// another end, so it has nothing then; one that is closing has what is bound to it.
-    pub(super) fn not_told(&mut self, waiter: &Waiter, is_closing: bool) {
-        let Some(id) = waiter.grant.and_then(|grant| grant.tracked) else {
+    pub(super) fn not_told(&mut self, in_flight: &InFlight, is_closing: bool) {
+        let Some(id) = in_flight.grant.and_then(|grant| grant.tracked) else {
             return;
         };
+        let client = in_flight.waiter.request.client;
         let Some(tracked) = self.tracked.get(id) else {
             return;
         };
@@ -149,8 +150,8 @@ impl Engine {
             self.gone.push(id);
             return;
         }
-        let is_bound = tracked.session.is_some_and(|session| session.client == waiter.client);
-        if is_bound && !is_closing && !self.gone_clients.contains(&waiter.client) {
+        let is_bound = tracked.session.is_some_and(|session| session.client == client);
+        if is_bound && !is_closing && !self.gone_clients.contains(&client) {
             self.bind(id, None);
         }
         self.tracked.set_answer(id, Answer::Told);

@@ -1,6 +1,7 @@
 //! Why a use case fails.
 
-use crate::core::{NotHeld, OwnerId, TooMany};
+use crate::core::wait::Denied;
+use crate::core::{NotHeld, OwnerId, RequestError, TooMany};
 use crate::store;
 
 /// Why a use case ended without doing what was asked. Nothing has changed
@@ -46,5 +47,24 @@ impl From<NotHeld> for Error {
 impl From<TooMany> for Error {
     fn from(reason: TooMany) -> Error {
         Error::TooMany(reason)
+    }
+}
+
+impl From<RequestError> for Error {
+    fn from(error: RequestError) -> Error {
+        match error {
+            RequestError::NotHeld(reason) => reason.into(),
+            RequestError::TooMany(reason) => reason.into(),
+        }
+    }
+}
+
+impl From<Denied> for Error {
+    fn from(denied: Denied) -> Error {
+        match denied {
+            Denied::TooManyWaiters => Error::TooManyWaiters,
+            Denied::OtherUpgrade(other) => Error::OtherUpgrade(other),
+            Denied::Deadlock(circle) => Error::Deadlock(circle),
+        }
     }
 }

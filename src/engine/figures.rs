@@ -7,7 +7,7 @@
 //! come to the same figures.
 
 use super::clock::Steady;
-use super::wait::{Answer, Waiter};
+use super::wait::{Answer, InFlight};
 use super::waits::Waits;
 use super::{Acquired, Engine, Error};
 
@@ -71,12 +71,12 @@ impl Figures {
     }
 
     /// A waiter has its answer.
-    pub(super) fn delivered(&mut self, waiter: &Waiter, now: Steady) {
-        match waiter.told {
+    pub(super) fn delivered(&mut self, in_flight: &InFlight, now: Steady) {
+        match in_flight.told {
             Told::Held => {
                 self.acquired += 1;
                 self.granted_after_waiting += 1;
-                self.waits.add(now.since(waiter.since));
+                self.waits.add(now.since(in_flight.waiter.request.since));
             }
             Told::TimedOut => self.timeouts += 1,
             Told::Deadlock => self.deadlocks += 1,
@@ -114,12 +114,12 @@ pub enum Progress {
 impl Engine {
     /// How many clients wait.
     pub fn waiters_now(&self) -> usize {
-        self.waiters.len()
+        self.waits.len()
     }
 
     /// For how many locks.
     pub fn queues_now(&self) -> usize {
-        self.queues
+        self.waits.queue_count()
     }
 
     /// How many holds are bound to a connection.

@@ -8,10 +8,9 @@ use super::pass::Pass;
 use super::unserved::Unserved;
 use super::wait::Answer;
 use super::{Engine, Error, Scene, Settings};
-use crate::core::{Millis, Queue, WaiterId};
+use crate::core::{Millis, WaiterId};
 use crate::ffi::{Access, Ctx, Text, Version};
 use crate::store::{locks_of_key, LockRef, Store};
-use hashbrown::HashSet;
 
 /// Something that changed behind the engine's back.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -200,17 +199,12 @@ impl Engine {
     /// Whatever a database held, it is over. What was remembered of a million
     /// locks goes at once; who waits goes on waiting.
     fn note_db(&mut self, db: i32) {
-        let queues = self.forget_db(db);
-        for (lock, queue) in queues {
-            self.memory.entry(lock.get()).1.queue = Some(queue);
-            self.look_now(lock.get());
-        }
+        self.forget_db(db);
+        self.look_at_queues(|lock| lock.db == db);
     }
 
     /// The locks of these databases have changed places, and who waits has not.
     fn note_swapped(&mut self, one: i32, other: i32) {
-        let mut queues = self.take_queues(one);
-        queues.append(&mut self.take_queues(other));
         let there = |lock: LockId| {
             let db = if lock.db == one { other } else { one };
             (lock.clone(), LockId { db, ..lock })
@@ -223,43 +217,32 @@ impl Engine {
             // What it has not met may be where it has been already.
             self.start_sweep();
         }
-        for (lock, queue) in queues {
-            self.memory.entry(lock.get()).1.queue = Some(queue);
+        self.look_at_queues(|lock| lock.db == one || lock.db == other);
+    }
+
+    /// Forgets the locks of a database.
+    fn forget_db(&mut self, db: i32) {
+        self.remains.add(self.memory.take(db), self.alarms.take(db));
+    }
+
+    /// Has the locks looked at that are waited for: whoever held them may hold them no
+    /// more.
+    fn look_at_queues(&mut self, of: impl Fn(&LockId) -> bool) {
+        let locks: Vec<LockId> = self.waits.locks().filter(|lock| of(lock)).cloned().collect();
+        for lock in locks {
+            if let Some(queue) = self.waits.queue_mut(&lock) {
+                queue.writer = None;
+            }
             self.look_now(lock.get());
         }
     }
 
-    /// Forgets the locks of a database, but for who waits for them: that is given
-    /// back.
-    fn forget_db(&mut self, db: i32) -> Vec<(LockId, Box<Queue>)> {
-        let queues = self.take_queues(db);
-        self.remains.add(self.memory.take(db), self.alarms.take(db));
-        queues
-    }
-
-    /// The queues of a database, which nobody remembers then.
-    fn take_queues(&mut self, db: i32) -> Vec<(LockId, Box<Queue>)> {
-        let locks = self.waiters.values().map(|waiter| &waiter.lock);
-        let locks: HashSet<&LockId> = locks.filter(|lock| lock.db == db).collect();
-        let locks: Vec<LockId> = locks.into_iter().cloned().collect();
-        let mut take = |lock: LockId| {
-            let mut queue = self.memory.get_mut(lock.get())?.queue.take()?;
-            queue.writer = None;
-            Some((lock, queue))
-        };
-        locks.into_iter().filter_map(&mut take).collect()
-    }
-
     /// Forgets all but who waits: another server is the primary now.
     pub fn retire(&mut self) {
-        for db in self.memory.dbs() {
-            for (lock, queue) in self.forget_db(db) {
-                self.memory.entry(lock.get()).1.queue = Some(queue);
-            }
-        }
+        self.memory.dbs().for_each(|db| self.forget_db(db));
         self.sweeping = None;
         self.unserved = Unserved::default();
-        self.unsearched = false;
+        self.waits.unsearched = false;
         self.swept = false;
         self.untrack_db(None);
         self.gone_clients.clear();
@@ -271,14 +254,14 @@ impl Engine {
     /// done that by now; Valkey 9 does not in a cluster, where it only redirects
     /// those that it knows to wait for a key.
     fn unblock_all(&mut self, pass: &Pass) {
-        while let Some((&id, waiter)) = self.waiters.first_key_value() {
+        while let Some(id) = self.waits.first() {
             if pass.is_over() {
                 self.unfinished = true;
                 return;
             }
-            let waiter = waiter.clone();
-            self.answer(id, Answer::Failed(Error::Elsewhere(UNBLOCKED.into())));
-            self.leave_queue(id, &waiter);
+            if let Some(waiter) = self.leave(id) {
+                self.answer(id, waiter, Answer::Failed(Error::Elsewhere(UNBLOCKED.into())));
+            }
         }
     }
 
@@ -316,7 +299,7 @@ impl Engine {
                 break;
             }
         }
-        if may_write && !self.unfinished && std::mem::take(&mut self.unsearched) {
+        if may_write && !self.unfinished && std::mem::take(&mut self.waits.unsearched) {
             // All who may get in have got in.
             self.break_all_circles(ctx, &pass);
         }
@@ -372,19 +355,19 @@ impl Engine {
 
     /// The answer with this number was, or could not be, delivered.
     pub fn answered(&mut self, ctx: Ctx<'_>, id: WaiterId, delivered: bool) {
-        if let Some(waiter) = self.underway.remove(&id) {
+        if let Some(in_flight) = self.in_flight.remove(&id) {
             if delivered {
-                self.figures.delivered(&waiter, Steady::now(ctx));
-                self.told(waiter.grant);
+                self.figures.delivered(&in_flight, Steady::now(ctx));
+                self.told(in_flight.grant);
             } else {
                 // An old server leaves a client without any reply that CLIENT
                 // UNBLOCK names just now; it would take the reply to its next
                 // command for this one's.
                 let is_closing = ctx.version().is_none_or(|version| version < KEEPS_REPLIES);
                 if is_closing {
-                    ctx.close_client(waiter.client);
+                    ctx.close_client(in_flight.waiter.request.client);
                 }
-                self.not_told(&waiter, is_closing);
+                self.not_told(&in_flight, is_closing);
             }
         }
     }
@@ -402,7 +385,7 @@ impl Engine {
         if let Some(at) = self.unserved.next() {
             not_later(at.max(self.not_before));
         }
-        if self.has_to_clear_up() || self.unsearched {
+        if self.has_to_clear_up() || self.waits.unsearched {
             not_later(self.not_before);
         }
         if !self.not_yet.is_empty() {

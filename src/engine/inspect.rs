@@ -1,10 +1,12 @@
 //! Looking without touching.
 
 use super::clock::Steady;
+use super::memory::LockId;
+use super::wait::Asked;
 use super::{Engine, Error};
 use crate::core::{End, Kind, Millis, Mode, WaiterId, Want};
 use crate::ffi::{Access, Ctx, Str};
-use crate::store::{Entry, Held, LockRef, Reserved, Store};
+use crate::store::{Entry, Held, Reserved, Store};
 
 /// All that can be told of a lock.
 pub struct Picture {
@@ -71,8 +73,7 @@ impl Engine {
     pub fn inspect(&self, ctx: Ctx<'_>, key: &Str, count: usize) -> Result<Picture, Error> {
         let store = Store::open(ctx.db(), key, Access::Read)?;
         let (end, entries) = store.holders()?.unwrap_or((End::Never, Vec::new()));
-        let known = self.memory.get(store.lock());
-        let queue = known.and_then(|known| known.queue.as_ref());
+        let queue = self.waits.queue(&store.lock());
         let reserved = store.reservation()?;
         let place = reserved.as_ref().map(|reserved| reserved.owner.as_slice());
         let in_order = queue.map(|queue| queue.in_order(self.settings.policy, place));
@@ -105,17 +106,14 @@ impl Engine {
     pub fn queues(&self, ctx: Ctx<'_>, count: usize) -> Vec<QueueLength> {
         let now = Steady::now(ctx);
         let db = ctx.db().number();
-        let waiters = self.waiters.values().filter(|waiter| waiter.lock.db == db);
-        let mut locks: Vec<&[u8]> = waiters.map(|waiter| &*waiter.lock.name).collect();
-        locks.sort_unstable();
-        locks.dedup();
-        let length = |name: &[u8]| {
-            let queue = self.memory.get(LockRef { db, name })?.queue.as_ref()?;
-            let since = queue.first_arrival().and_then(|id| self.waiters.get(&id))?.since;
+        let locks = self.waits.locks().filter(|lock| lock.db == db);
+        let length = |lock: &LockId| {
+            let queue = self.waits.queue(lock)?;
+            let since = queue.first_arrival().and_then(|id| self.waits.get(id))?.request.since;
             let oldest = now.since(since);
-            Some(QueueLength { name: name.to_vec(), waiters: queue.len(), oldest })
+            Some(QueueLength { name: lock.name.to_vec(), waiters: queue.len(), oldest })
         };
-        let mut queues: Vec<_> = locks.into_iter().filter_map(length).collect();
+        let mut queues: Vec<_> = locks.filter_map(length).collect();
         queues.sort_by(|one, other| {
             (other.waiters, other.oldest, &one.name).cmp(&(one.waiters, one.oldest, &other.name))
         });
@@ -124,13 +122,14 @@ impl Engine {
     }
 
     fn waiter(&self, id: WaiterId, now: Steady) -> Option<WaiterPicture> {
-        let waiter = self.waiters.get(&id)?;
+        let waiter = self.waits.get(id)?;
+        let Asked { since, until, client, .. } = waiter.request;
         Some(WaiterPicture {
             owner: waiter.owner.to_vec(),
-            want: waiter.terms.want,
-            waited: now.since(waiter.since),
-            timeout: waiter.until.map(|(until, _)| until.since(now).max(1)),
-            client: waiter.client,
+            want: waiter.want(),
+            waited: now.since(since),
+            timeout: until.map(|(until, _)| until.since(now).max(1)),
+            client,
         })
     }
 }

@@ -110,7 +110,7 @@ impl Engine {
             // put off, as while writes were paused.
             Some(known) if known.mode.is_some() && !store.exists() => true,
             // Its only hold ends with the key.
-            Some(known) if known.is_written_once() => false,
+            Some(known) if known.is_written_once() && !self.has_queue(store) => false,
             Some(known) => known.due().is_some_and(|due| self.clock.when(store.now()) > due),
         };
         if due {
@@ -200,7 +200,7 @@ impl Engine {
             let Some(place) = self.memory.place(lock) else {
                 return;
             };
-            if self.memory.at(place).is_some_and(|known| known.queue.is_none()) {
+            if !self.has_queue(store) {
                 self.forget_at(place);
                 return;
             }
@@ -222,10 +222,9 @@ impl Engine {
             // A free lock has times too: the end of a reservation, the next try.
             due = sooner(due, known.due());
         }
-        let is_awaited = known.queue.is_some();
         set_due(&mut self.alarms, place, known, due);
-        if is_awaited {
-            self.look_within(store, look_again(self.queues, store, mode));
+        if self.has_queue(store) {
+            self.look_within(store, look_again(self.waits.queue_count(), store, mode));
         }
     }
 
@@ -237,7 +236,7 @@ impl Engine {
 
     /// Has a lock looked at soon, for the server takes no writes now.
     pub(super) fn try_again(&mut self, store: &Store<'_>) {
-        let apart = Millis::try_from(self.queues / TRIES).unwrap_or(LOOK_AGAIN);
+        let apart = Millis::try_from(self.waits.queue_count() / TRIES).unwrap_or(LOOK_AGAIN);
         self.look_within(store, apart.clamp(TRY_AGAIN, LOOK_AGAIN));
     }
 

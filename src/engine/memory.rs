@@ -7,7 +7,7 @@
 use super::clock::Moment;
 use super::readers::Readers;
 use super::slab::Slab;
-use crate::core::{Millis, Mode, OwnerId, Queue, Token};
+use crate::core::{Millis, Mode, OwnerId, Token};
 use crate::store::LockRef;
 use hashbrown::{DefaultHashBuilder, HashTable};
 use smallvec::SmallVec;
@@ -54,8 +54,6 @@ pub struct Known {
     name: Name,
     due: Moment,
     token: Option<Box<OfTenure>>,
-    /// Who waits for it.
-    pub queue: Option<Box<Queue>>,
     /// Its readers, when there are many.
     pub readers: Option<Box<Readers>>,
     last: Option<Box<OwnerId>>,
@@ -84,9 +82,9 @@ impl Known {
         &self.name
     }
 
-    /// Whether a single write hold makes it, and nobody waits for it.
+    /// Whether a single write hold makes it.
     pub fn is_written_once(&self) -> bool {
-        self.holds == 1 && self.mode == Some(Mode::Write) && self.queue.is_none()
+        self.holds == 1 && self.mode == Some(Mode::Write)
     }
 
     /// When its alarm rings: not later than the first of its holds ends.
@@ -375,7 +373,6 @@ impl Known {
             name: name.into(),
             due: NEVER,
             token: None,
-            queue: None,
             readers: None,
             last: None,
             hash,

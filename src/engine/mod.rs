@@ -41,16 +41,17 @@ pub use foreign::Change;
 pub use inspect::{Holder, Picture, QueueLength, WaiterPicture};
 pub use wait::{Answer, Left};
 
-use crate::core::{Arrivals, End, Millis, OwnerId, Policy, WaiterId};
+use crate::core::wait::WaitList;
+use crate::core::{End, Millis, Policy, WaiterId};
 use crate::ffi::Ctx;
 use crate::store::{Channels, ClusterPublish, Store};
 use alarms::Alarms;
 use clock::Clock;
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashMap;
 use memory::{LockId, Memory};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use tracked::{AllTracked, TrackedId};
-use wait::Waiter;
+use wait::{Asked, InFlight};
 
 /// What an operator can set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,8 +92,6 @@ impl Default for Settings {
 #[derive(Default)]
 pub struct Engine {
     settings: Settings,
-    /// Whether circles are to be looked for among those who wait already.
-    unsearched: bool,
     /// What has happened so far.
     pub figures: Figures,
     memory: Memory,
@@ -102,29 +101,17 @@ pub struct Engine {
     /// Whether the last pass left something to be done that was due.
     unfinished: bool,
     clock: Clock,
-    waiters: BTreeMap<WaiterId, Waiter>,
-    /// For how many locks they wait.
-    queues: usize,
-    /// The waiters of each owner that has any, over all locks.
-    waits_of: HashMap<OwnerId, Arrivals<()>>,
+    /// Who waits.
+    waits: WaitList<LockId, Asked>,
     /// The holds that are bound to a connection, or whose answers are under way.
     tracked: AllTracked,
     /// The last of them that was there before the work that is being done, or was done
     /// last.
     tracked_before: TrackedId,
-    /// The owners who wait in several places: for several locks, or for several
-    /// kinds of holds on one. Only these can a place in a queue make part of a
-    /// circle.
-    several: HashSet<OwnerId>,
-    /// The owners who had several waiters, one of which has left: its place was the
-    /// place of the others too, and without it they may wait for somebody else, or
-    /// stand between two others.
-    unsettled: BTreeSet<OwnerId>,
-    last_waiter: WaiterId,
     /// What waiters are to be told.
     answers: Vec<(WaiterId, Answer)>,
     /// Those whose answers are on their way.
-    underway: HashMap<WaiterId, Waiter>,
+    in_flight: HashMap<WaiterId, InFlight>,
     /// Whether holds are being given back whose connections are gone. Nobody is served
     /// meanwhile: by one of them nobody is to be granted anything when others go.
     gives_back: bool,

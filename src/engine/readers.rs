@@ -74,7 +74,7 @@ impl Engine {
     ) -> Result<Seen, Error> {
         match store.field_count() {
             0 if !store.exists() => return Ok(Seen::nothing()),
-            fields if fields < MANY && self.waiters.is_empty() => {
+            fields if fields < MANY && self.waits.is_empty() => {
                 return store.look(owner, survey);
             }
             fields if fields < MANY => return self.look_at_few(store, owner, survey),
@@ -99,8 +99,7 @@ impl Engine {
         owner: &Owner<'_>,
         survey: Survey,
     ) -> Result<Seen, Error> {
-        let known = self.memory.get_mut(store.lock());
-        let queue = known.and_then(|known| known.queue.as_mut());
+        let queue = self.waits.queue_mut(&store.lock());
         let Some(queue) = queue.filter(|_| survey == Survey::Mode) else {
             return store.look(owner, survey);
         };

@@ -2,60 +2,43 @@
 
 use super::acquire::{Queueing, Taken};
 use super::lapse::look_again;
-use super::wait::Answer;
+use super::memory::LockId;
+use super::tracked::Grant;
+use super::wait::{Answer, Asked, Waiter};
 use super::{Engine, Error, Scene};
-use crate::core::{
-    self, Granted, Ledger, Lock, Mode, OwnerId, Queue, Reservation, Turn, WaiterId, Want,
-};
+use crate::core::wait::{self, Attempt, Ended, Holders, Locks, WaitList};
+use crate::core::{Mode, OwnerId, WaiterId};
 use crate::store::{Owner, Store};
 
 impl Engine {
     /// Grants to those who wait, as far as the rules and the server allow.
     pub(super) fn serve(&mut self, scene: Scene<'_>, store: &mut Store<'_>) {
-        self.with_queue(scene, store, |turns, queue| {
-            let policy = turns.engine.settings.policy;
-            match core::serve(queue, policy, turns) {
-                Ok(granted) => granted,
-                Err(error) => {
-                    turns.engine.fail_all(queue, &error);
-                    Granted::new()
-                }
-            }
-        });
+        self.with_queue(scene, store, |turns, lock| wait::serve(turns, lock));
     }
 
     /// Serves the other waiters of an owner that has just been granted a hold.
     pub(super) fn serve_holder(&mut self, scene: Scene<'_>, store: &mut Store<'_>, owner: &[u8]) {
-        self.with_queue(scene, store, |turns, queue| {
-            let owner: OwnerId = owner.into();
-            if let Err(error) = core::serve_owner(queue, &owner, turns) {
-                turns.engine.fail_all(queue, &error);
-            }
-            Granted::from_elem(owner, 1)
+        self.with_queue(scene, store, |turns, lock| {
+            wait::serve_holder(turns, lock, &owner.into());
         });
     }
 
-    /// Takes the queue out of memory, has it served, and puts back what is left
-    /// of it. Then looks for circles through those who hold now.
+    /// Has the queue served, if there is one and the server allows it.
     fn with_queue(
         &mut self,
         scene: Scene<'_>,
         store: &mut Store<'_>,
-        serve: impl FnOnce(&mut Turns<'_, '_, '_>, &mut Queue) -> Granted,
+        serve: impl FnOnce(&mut Turns<'_, '_, '_>, &LockId),
     ) {
-        if self.waiters.is_empty() {
+        if self.waits.is_empty() {
             return;
         }
-        let lock = store.lock();
-        let Some(known) = self.memory.get_mut(lock) else {
+        let Some(lock) = self.waits.lock(&store.lock()) else {
             return;
         };
-        if known.queue.is_none() {
-            return;
-        }
         if self.gives_back {
-            if self.freed.last().is_none_or(|last| last.get() != lock) {
-                self.freed.push(lock.into());
+            if self.freed.last() != Some(&lock) {
+                self.freed.push(lock);
             }
             return;
         }
@@ -69,82 +52,61 @@ impl Engine {
             self.try_again(store);
             return;
         }
-        let Some(mut queue) = known.queue.take() else {
-            return;
-        };
-        let granted = serve(&mut Turns { engine: self, scene, store }, &mut queue);
-        if queue.is_empty() {
-            self.queues -= 1;
-            self.forget_if_idle(lock);
+        serve(&mut Turns { engine: self, scene, store }, &lock);
+        if self.has_queue(store) {
+            let mode = self.memory.get(store.lock()).and_then(|known| known.mode);
+            self.look_within(store, look_again(self.waits.queue_count(), store, mode));
         } else {
-            let (_, known) = self.memory.entry(lock);
-            known.queue = Some(queue);
-            let mode = known.mode;
-            self.look_within(store, look_again(self.queues, store, mode));
-        }
-        for owner in granted {
-            self.break_circles(scene, store, &owner);
-        }
-        while let Some(owner) = self.unsettled.pop_first() {
-            self.break_circles(scene, store, &owner);
+            self.forget_if_idle(lock.get());
         }
     }
 
     /// Whether anybody waits for the lock.
     pub(super) fn has_queue(&self, store: &Store<'_>) -> bool {
-        let known = || self.memory.get(store.lock());
-        !self.waiters.is_empty() && known().is_some_and(|known| known.queue.is_some())
-    }
-
-    /// Whether those who wait hold a new request up.
-    pub(super) fn queue_holds_up(
-        &self,
-        store: &Store<'_>,
-        owner: &Owner<'_>,
-        want: Want,
-        lock: &Lock,
-        reservation: Reservation,
-    ) -> bool {
-        if self.waiters.is_empty() {
-            return false;
-        }
-        let known = self.memory.get(store.lock());
-        known.and_then(|known| known.queue.as_ref()).is_some_and(|queue| {
-            let policy = self.settings.policy;
-            queue.holds_up(owner.bytes(), want, lock.mode(), policy, reservation)
-        })
+        !self.waits.is_empty() && self.waits.queue(&store.lock()).is_some()
     }
 
     /// Answers all who wait for the lock with an error.
     pub(super) fn fail_queue(&mut self, store: &Store<'_>, error: &Error) {
         let lock = store.lock();
-        let known = self.memory.get_mut(lock);
-        if let Some(mut queue) = known.and_then(|known| known.queue.take()) {
-            self.fail_all(&mut queue, error);
-            self.queues -= 1;
-            self.forget_if_idle(lock);
+        for (id, ..) in self.queue_in_order(lock) {
+            if let Some(waiter) = self.waits.remove(id) {
+                self.answer(id, waiter, Answer::Failed(error.clone()));
+            }
         }
-    }
-
-    fn fail_all(&mut self, queue: &mut Queue, error: &Error) {
-        for (id, want, _) in queue.in_order(self.settings.policy, None) {
-            queue.remove(id, want);
-            self.answer(id, Answer::Failed(error.clone()));
-        }
+        self.forget_if_idle(lock);
     }
 }
 
-/// Serving, with all that it takes.
-struct Turns<'e, 's, 'c> {
-    engine: &'e mut Engine,
-    scene: Scene<'s>,
-    store: &'e mut Store<'c>,
+/// A lock and all that wait, as the waiting sees them.
+pub(super) struct Turns<'e, 's, 'c> {
+    pub engine: &'e mut Engine,
+    pub scene: Scene<'s>,
+    pub store: &'e mut Store<'c>,
 }
 
-impl Ledger for Turns<'_, '_, '_> {
+impl Holders for Turns<'_, '_, '_> {
+    type Lock = LockId;
+    type Request = Asked;
+
+    fn waits(&self) -> &WaitList<LockId, Asked> {
+        &self.engine.waits
+    }
+
+    fn waiting_holders(&self, lock: &LockId) -> (Option<Mode>, Vec<OwnerId>) {
+        self.engine.waiting_holders(self.scene.ctx, Some(self.store), lock)
+    }
+}
+
+impl Locks for Turns<'_, '_, '_> {
+    type Grant = Grant;
     type Error = Error;
 
-    fn standing(&mut self) -> Result<(Option<Mode>, Option<OwnerId>), Error> {
+    fn waits_mut(&mut self) -> &mut WaitList<LockId, Asked> {
+        &mut self.engine.waits
+    }
+
+    fn standing(&mut self, _: &LockId) -> Result<(Option<Mode>, Option<OwnerId>), Error> {
         let reserved = self.store.reservation()?;
         if let Some(reserved) = &reserved {
             self.engine.look_by(self.store, reserved.end);
@@ -153,24 +115,31 @@ impl Ledger for Turns<'_, '_, '_> {
         Ok((known.and_then(|known| known.mode), reserved.map(|by| by.owner.into())))
     }
 
-    fn attempt(&mut self, id: WaiterId, _: Want, _: &OwnerId) -> Result<Turn, Error> {
-        let Some(waiter) = self.engine.waiters.get(&id) else {
-            return Ok(Turn::Failed);
+    fn attempt(&mut self, id: WaiterId) -> Attempt<Grant, Error> {
+        let Some(waiter) = self.engine.waits.get(id) else {
+            return Attempt::NotYet;
         };
-        let (terms, name) = (waiter.terms, waiter.name.clone());
+        let (terms, name) = (waiter.request.terms, waiter.request.name.clone());
         let taken = Owner::new(&name).map_err(Error::from).and_then(|owner| {
             self.engine.take(self.scene, self.store, &owner, terms, Queueing::Served)
         });
-        Ok(match taken {
-            Ok(Taken::Held(grant)) => {
-                self.engine.answer(id, Answer::Held(grant));
-                Turn::Granted
-            }
-            Ok(Taken::Refused { .. }) => Turn::NotYet,
-            Err(error) => {
-                self.engine.answer(id, Answer::Failed(error));
-                Turn::Failed
-            }
-        })
+        match taken {
+            Ok(Taken::Held(grant)) => Attempt::Granted(grant),
+            Ok(Taken::Refused { .. }) => Attempt::NotYet,
+            Err(error) => Attempt::Failed(error),
+        }
+    }
+
+    fn ended(&mut self, id: WaiterId, waiter: Waiter, end: Ended<Grant, Error>) {
+        let answer = match end {
+            Ended::Granted(grant) => Answer::Held(grant),
+            Ended::Failed(error) => Answer::Failed(error),
+            Ended::Deadlock(circle) => Answer::Failed(Error::Deadlock(circle)),
+        };
+        self.engine.answer(id, waiter, answer);
+    }
+
+    fn queue_shortened(&mut self, lock: &LockId) {
+        self.engine.queue_shortened(lock);
     }
 }

@@ -2,27 +2,31 @@
 
 use super::memory::LockId;
 use super::{Engine, Settings};
+use crate::core::wait::Rules;
 use crate::store;
-use std::collections::HashSet;
 
 impl Engine {
     /// Goes by these settings from now on. Those who wait are served anew when
     /// that may let them in, and searched for circles when there may be some.
     pub(super) fn set(&mut self, settings: Settings) {
         let before = std::mem::replace(&mut self.settings, settings);
+        self.waits.rules = Rules {
+            policy: settings.policy,
+            deadlock_detection: settings.deadlock_detection,
+            max_waiters: settings.max_waiters,
+        };
         store::announce_by(settings.events, settings.cluster_publish);
         if settings.events.names_owners() && !before.events.names_owners() {
             self.memory.forget_last_owners();
         }
         let policy = settings.policy != before.policy;
         if policy {
-            let waited_for: HashSet<LockId> =
-                self.waiters.values().map(|waiter| waiter.lock.clone()).collect();
+            let waited_for: Vec<LockId> = self.waits.locks().cloned().collect();
             for lock in waited_for {
                 self.serve_now(lock.get());
             }
         }
         let detection = settings.deadlock_detection && !before.deadlock_detection;
-        self.unsearched |= (policy || detection) && !self.waiters.is_empty();
+        self.waits.unsearched |= (policy || detection) && !self.waits.is_empty();
     }
 }

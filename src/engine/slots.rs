@@ -22,31 +22,31 @@ impl Engine {
         error: store::Error,
     ) {
         let lock = LockRef { db: db.number(), name: key.bytes() };
-        let Some(known) = self.memory.get_mut(lock) else {
+        if self.memory.get(lock).is_none() {
             return;
-        };
-        let queue = known.queue.take();
+        }
+        let queue = self.queue_in_order(lock);
         let is_here = store::is_here(db, key);
         let owner = match &error {
             store::Error::ClusterDown(_) => SlotOwner::Myself,
             // Nobody asks whose it is.
-            _ if queue.is_none() && is_here => SlotOwner::Unknown,
+            _ if queue.is_empty() && is_here => SlotOwner::Unknown,
             _ => store::slot_owner(scene.ctx, lock.name),
         };
-        if let Some(queue) = queue {
-            self.queues -= 1;
-            for (id, ..) in queue.in_order(self.settings.policy, None) {
-                let client = self.waiters.get(&id).map_or(0, |waiter| waiter.client);
-                let error = match &owner {
-                    SlotOwner::Other(redirect) => {
-                        Error::Elsewhere(redirect.error(scene.ctx.is_tls(client)))
-                    }
-                    SlotOwner::Nobody => Error::Elsewhere(UNSERVED.into()),
-                    // Who comes again is told by the server itself.
-                    SlotOwner::Myself | SlotOwner::Unknown => Error::Store(error.clone()),
-                };
-                self.answer(id, Answer::Failed(error));
-            }
+        for (id, ..) in queue {
+            let Some(waiter) = self.waits.remove(id) else {
+                continue;
+            };
+            let error = match &owner {
+                SlotOwner::Other(redirect) => {
+                    let is_tls = scene.ctx.is_tls(waiter.request.client);
+                    Error::Elsewhere(redirect.error(is_tls))
+                }
+                SlotOwner::Nobody => Error::Elsewhere(UNSERVED.into()),
+                // Who comes again is told by the server itself.
+                SlotOwner::Myself | SlotOwner::Unknown => Error::Store(error.clone()),
+            };
+            self.answer(id, waiter, Answer::Failed(error));
         }
         let soon = self.within(scene.ctx, AGAIN);
         match owner {

@@ -6,27 +6,34 @@ use super::clock::{Moment, Steady};
 use super::figures::Told;
 use super::lapse::LOOK_AGAIN_RESERVED;
 use super::memory::LockId;
+use super::serve::Turns;
 use super::tracked::Grant;
 use super::{Engine, Error, Scene};
-use crate::core::{Arrivals, Lock, Millis, Mode, Others, OwnerId, Refusal, WaiterId, Want};
+use crate::core::wait;
+use crate::core::{reservation, Lock, Millis, Others, OwnerId, Refusal, WaiterId, Want};
 use crate::ffi::{Access, Ctx, Text};
 use crate::store::{LockRef, Owner, Reserved, Store, Survey};
-use hashbrown::hash_map::Entry;
 
 /// A client that waits for a lock.
+pub(super) type Waiter = wait::Waiter<LockId, Asked>;
+
+/// What a waiter asked for.
 #[derive(Clone)]
-pub(super) struct Waiter {
-    pub lock: LockId,
-    pub owner: OwnerId,
+pub(super) struct Asked {
     /// The owner's name, as the server keeps it.
     pub name: Text,
     pub terms: Terms,
     pub since: Steady,
     /// When its time is up, and when the alarm for that rings.
     pub until: Option<(Steady, Moment)>,
-    /// The client, once it is blocked.
+    /// The client.
     pub client: u64,
-    /// What it was granted, while the answer is on its way.
+}
+
+/// A waiter whose answer is on its way.
+pub(super) struct InFlight {
+    pub waiter: Waiter,
+    /// What it was granted.
     pub grant: Option<Grant>,
     /// The same, as it is counted.
     pub told: Told,
@@ -73,73 +80,37 @@ impl Engine {
         lock: &Lock,
         waiting: Waiting,
     ) -> Result<Acquired, Error> {
-        let want = waiting.terms.want;
-        let name = owner.name().to_text();
-        let owner: OwnerId = owner.bytes().into();
-        if want == Want::Write && lock.mode() == Some(Mode::Read) && !lock.own.reads.is_empty() {
-            return Err(Error::Deadlock(vec![owner]));
-        }
-        let max = self.settings.max_waiters;
-        if max > 0 && self.waiters.len() >= max {
-            return Err(Error::TooManyWaiters);
-        }
-        let (_, known) = self.memory.entry(store.lock());
-        self.queues += usize::from(known.queue.is_none());
-        let queue = known.queue.get_or_insert_default();
-        if want == Want::Upgrade {
-            if let Some(other) = queue.other_upgrade(&owner) {
-                return Err(Error::OtherUpgrade(other.clone()));
+        let Waiting { terms, timeout, refusal, reserved } = waiting;
+        let known = self.waits.queue_mut(&store.lock());
+        if let Some(queue) = known.filter(|queue| queue.writer.is_none()) {
+            if lock.others == Others::Writer {
+                // All who come after this one will look for him.
+                queue.writer = store.writer().ok().flatten().map(OwnerId::from);
             }
         }
-        self.last_waiter += 1;
-        let id = self.last_waiter;
-        queue.push(id, want, owner.clone());
-        if queue.writer.is_none() && queue.len() > 1 && lock.others == Others::Writer {
-            // All who come after this one will look for him.
-            queue.writer = store.writer().ok().flatten().map(OwnerId::from);
-        }
         let since = Steady::now(scene.ctx);
-        let until = waiting.timeout.map(|ms| (since.after(ms), self.within(scene.ctx, ms)));
+        let asked = Asked {
+            name: owner.name().to_text(),
+            terms,
+            since,
+            until: timeout.map(|ms| (since.after(ms), self.within(scene.ctx, ms))),
+            client: scene.ctx.client_id().unwrap_or(0),
+        };
+        let until = asked.until;
+        let name = self.waits.owner(owner.bytes()).cloned();
+        let name = name.unwrap_or_else(|| owner.bytes().into());
+        let at = self.waits.lock(&store.lock()).unwrap_or_else(|| store.lock().into());
+        let waiter = Waiter::new(name, at, terms.want, asked);
+        let id = wait::enter(&mut Turns { engine: self, scene, store }, lock, waiter)?;
         if let Some((_, at)) = until {
             self.alarms.add(at, Alarm::Waiter(id));
         }
-        let waiter = Waiter {
-            lock: store.lock().into(),
-            owner: owner.clone(),
-            name,
-            terms: waiting.terms,
-            since,
-            until,
-            client: scene.ctx.client_id().unwrap_or(0),
-            grant: None,
-            told: Told::Other,
-        };
-        self.waiters.insert(id, waiter);
-        match self.waits_of.entry(owner.clone()) {
-            Entry::Vacant(new) => _ = new.insert(Arrivals::One(id, ())),
-            Entry::Occupied(mut waits) => {
-                waits.get_mut().insert(id, ());
-                if self.waits_in_several_places(&owner) {
-                    self.several.insert(owner.clone());
-                }
-            }
-        }
-        while let Some(circle) = self.circle_closed_by(scene, store, &owner, lock) {
-            if circle.youngest == id {
-                self.drop_waiter(id);
-                return Err(Error::Deadlock(circle.owners));
-            }
-            // One that came about when somebody left, and is not yet met.
-            if !self.break_circle(circle) {
-                break;
-            }
-        }
         // Its turn may have come all the same: it may have a reservation.
-        if waiting.refusal != Refusal::Held && self.is_next(store, id, lock, &waiting) {
+        if refusal != Refusal::Held && self.is_next(store, id, lock, reserved.as_ref()) {
             self.serve(scene, store);
         }
         let mut soon = SOON;
-        if let Some(reserved) = waiting.reserved {
+        if let Some(reserved) = reserved {
             self.look_by(store, reserved.end);
             soon = LOOK_AGAIN_RESERVED;
         }
@@ -149,8 +120,8 @@ impl Engine {
                 Ok(Acquired::Waiting(id))
             }
             Some(at) => {
-                if let Some(waiter) = self.underway.remove(&id) {
-                    self.told(waiter.grant);
+                if let Some(in_flight) = self.in_flight.remove(&id) {
+                    self.told(in_flight.grant);
                 }
                 match self.answers.swap_remove(at).1 {
                     Answer::Failed(error) => Err(error),
@@ -162,85 +133,59 @@ impl Engine {
     }
 
     /// Whether a new waiter is the next in its queue.
-    fn is_next(&self, store: &Store<'_>, id: WaiterId, lock: &Lock, waiting: &Waiting) -> bool {
-        let known = self.memory.get(store.lock());
-        let reserved = waiting.reserved.as_ref().map(|reserved| reserved.owner.as_slice());
-        known
-            .and_then(|known| known.queue.as_ref())
+    fn is_next(
+        &self,
+        store: &Store<'_>,
+        id: WaiterId,
+        lock: &Lock,
+        reserved: Option<&Reserved>,
+    ) -> bool {
+        let reserved = reserved.map(|reserved| reserved.owner.as_slice());
+        self.waits
+            .queue(&store.lock())
             .and_then(|queue| queue.next(lock.mode(), self.settings.policy, reserved))
             .is_some_and(|(next, ..)| next == id)
     }
 
-    /// Tells a waiter how it ended, and takes it off all books but the queue.
-    pub(super) fn answer(&mut self, id: WaiterId, mut answer: Answer) {
-        if let Some(mut waiter) = self.strike(id) {
-            waiter.told = Told::of(&answer);
-            if let Answer::Held(grant) = &mut answer {
-                self.track_answer(grant, &waiter);
-                waiter.grant = Some(*grant);
-            }
-            self.underway.insert(id, waiter);
-            self.answers.push((id, answer));
+    /// Tells a waiter how it ended, which is on the list no more.
+    pub(super) fn answer(&mut self, id: WaiterId, waiter: Waiter, mut answer: Answer) {
+        self.silence(id, &waiter);
+        let told = Told::of(&answer);
+        let mut granted = None;
+        if let Answer::Held(grant) = &mut answer {
+            self.track_answer(grant, &waiter);
+            granted = Some(*grant);
         }
+        self.in_flight.insert(id, InFlight { waiter, grant: granted, told });
+        self.answers.push((id, answer));
     }
 
-    fn strike(&mut self, id: WaiterId) -> Option<Waiter> {
-        let waiter = self.waiters.remove(&id)?;
-        if let Some((_, at)) = waiter.until {
+    fn silence(&mut self, id: WaiterId, waiter: &Waiter) {
+        if let Some((_, at)) = waiter.request.until {
             self.alarms.remove(at, Alarm::Waiter(id));
         }
-        if let Some(waits) = self.waits_of.get_mut(&waiter.owner) {
-            if waits.remove(id) == 0 {
-                self.waits_of.remove(&waiter.owner);
-                self.unsettled.remove(&waiter.owner);
-            } else {
-                self.unsettled.insert(waiter.owner.clone());
-            }
-            if self.several.contains(&waiter.owner) && !self.waits_in_several_places(&waiter.owner)
-            {
-                self.several.remove(&waiter.owner);
-            }
-        }
+    }
+
+    /// Takes a waiter off the list. Those behind it may get in now.
+    pub(super) fn leave(&mut self, id: WaiterId) -> Option<Waiter> {
+        let waiter = self.waits.remove(id)?;
+        self.silence(id, &waiter);
+        waiter.places.iter().for_each(|place| self.queue_shortened(&place.lock));
         Some(waiter)
     }
 
-    /// The waiters of an owner, in the order of their arrival.
-    pub(super) fn waiters_of(&self, owner: &[u8]) -> impl Iterator<Item = (WaiterId, &Waiter)> {
-        let ids = self.waits_of.get(owner).into_iter().flat_map(Arrivals::iter);
-        ids.filter_map(|(id, ())| Some((id, self.waiters.get(&id)?)))
-    }
-
-    /// Whether an owner waits for several locks, or for several kinds of holds.
-    fn waits_in_several_places(&self, owner: &[u8]) -> bool {
-        let mut places =
-            self.waiters_of(owner).map(|(_, waiter)| (&waiter.lock, waiter.terms.want));
-        let first = places.next();
-        places.any(|place| Some(place) != first)
-    }
-
-    /// Takes a waiter out of its queue. Those behind it may get in now.
-    pub(super) fn drop_waiter(&mut self, id: WaiterId) -> Option<Waiter> {
-        let waiter = self.strike(id)?;
-        self.leave_queue(id, &waiter);
-        Some(waiter)
-    }
-
-    pub(super) fn leave_queue(&mut self, id: WaiterId, waiter: &Waiter) {
-        let lock = waiter.lock.get();
-        let Some(known) = self.memory.get_mut(lock) else {
-            return;
-        };
-        let Some(queue) = known.queue.as_mut() else {
-            return;
-        };
-        queue.remove(id, waiter.terms.want);
-        if queue.is_empty() {
-            known.queue = None;
-            self.queues -= 1;
-            self.forget_if_idle(lock);
-        } else {
-            self.serve_now(lock);
+    /// A waiter has left this queue without being served.
+    pub(super) fn queue_shortened(&mut self, lock: &LockId) {
+        match self.waits.queue(lock) {
+            Some(_) => self.serve_now(lock.get()),
+            None => self.forget_if_idle(lock.get()),
         }
+    }
+
+    /// Who waits for a lock, in the order of service without reservations.
+    pub(super) fn queue_in_order(&self, lock: LockRef<'_>) -> Vec<(WaiterId, Want, OwnerId)> {
+        let queue = self.waits.queue(&lock);
+        queue.map(|queue| queue.in_order(self.settings.policy, None)).unwrap_or_default()
     }
 
     /// Forgets a lock that is neither held nor waited for.
@@ -248,8 +193,8 @@ impl Engine {
         let Some(place) = self.memory.place(lock) else {
             return;
         };
-        let known = self.memory.at(place);
-        if known.is_some_and(|known| known.mode.is_none() && known.queue.is_none()) {
+        let is_free = self.memory.at(place).is_some_and(|known| known.mode.is_none());
+        if is_free && self.waits.queue(&lock).is_none() {
             self.forget_at(place);
         }
     }
@@ -257,47 +202,49 @@ impl Engine {
     /// A waiter's alarm rang. That may be before its time is up: the alarms go
     /// forward with a wall clock that is set, and its time does not.
     pub(super) fn time_out(&mut self, ctx: Ctx<'_>, id: WaiterId) {
-        let Some(Waiter { until: Some((until, _)), .. }) = self.waiters.get(&id) else {
+        let until = self.waits.get(id).and_then(|waiter| waiter.request.until);
+        let Some((until, _)) = until else {
             return;
         };
-        let (until, now) = (*until, Steady::now(ctx));
+        let now = Steady::now(ctx);
         if now <= until {
             let at = self.within(ctx, until.since(now));
-            if let Some(waiter) = self.waiters.get_mut(&id) {
-                waiter.until = Some((until, at));
+            if let Some(asked) = self.waits.request_mut(id) {
+                asked.until = Some((until, at));
             }
             self.alarms.add(at, Alarm::Waiter(id));
             return;
         }
-        if let Some(waiter) = self.waiters.get(&id).cloned() {
+        if let Some(waiter) = self.leave(id) {
             let left = self.left_of(ctx, &waiter);
-            self.answer(id, Answer::TimedOut(left));
-            self.leave_queue(id, &waiter);
+            self.answer(id, waiter, Answer::TimedOut(left));
         }
     }
 
     /// CLIENT UNBLOCK: the ms until what stands in the way ends at the latest.
     /// None when this waiter is answered already.
     pub fn stop(&mut self, ctx: Ctx<'_>, id: WaiterId) -> Option<Option<Millis>> {
-        let waiter = self.drop_waiter(id)?;
+        let waiter = self.leave(id)?;
         Some(self.left_of(ctx, &waiter))
     }
 
     /// A waiter's client is gone.
     pub fn left(&mut self, id: WaiterId) -> Left {
-        match self.drop_waiter(id) {
+        match self.leave(id) {
             Some(_) => Left::Waiting,
             None => Left::Answered,
         }
     }
 
     fn left_of(&mut self, ctx: Ctx<'_>, waiter: &Waiter) -> Option<Millis> {
-        let key = Text::new(&waiter.lock.name);
-        let left = Store::open(ctx.in_db(waiter.lock.db), &key, Access::Read).and_then(|store| {
+        let LockId { db, name } = waiter.lock();
+        let key = Text::new(name);
+        let left = Store::open(ctx.in_db(*db), &key, Access::Read).and_then(|store| {
             let lock = store.look(&Owner::nobody(), Survey::Mode)?.lock;
             let reserved = store.reservation()?;
-            let Waiter { owner, terms, .. } = waiter;
-            let reservation = self.reservation(reserved.as_ref(), terms.want, &lock, owner);
+            let by = reserved.as_ref().map(|reserved| reserved.owner.as_slice());
+            let policy = self.settings.policy;
+            let reservation = reservation(by, &waiter.owner, waiter.want(), &lock, policy);
             Ok(left(&store, &lock, Refusal::Queue, reserved, reservation))
         });
         left.unwrap_or(Some(0))

@@ -1,4 +1,4 @@
-//! The keys of a lock (SPEC section 2): how they are named, what they hold,
+//! The keys of a lock (`docs/keys.md`): how they are named, what they hold,
 //! and the only code that changes them. Every change goes to the keyspace, to
 //! WATCH and client caches, and as plain commands with absolute times to the
 //! replicas and the AOF, here and nowhere else.

@@ -1,4 +1,4 @@
-//! Announcing what ended (SPEC section 5).
+//! Announcing what ended (`docs/announcements.md`).
 
 use super::names::Name;
 use super::seen::Seen;

@@ -1,4 +1,4 @@
-//! Which user may run which command (SPEC section 8): by category, by name, by
+//! Which user may run which command: by category, by name, by
 //! the lock's key.
 
 use std::collections::BTreeSet;

@@ -1,4 +1,4 @@
-//! How far a right to some locks goes (SPEC sections 2 and 8): to their own
+//! How far a right to some locks goes: to their own
 //! derived keys, whatever names a user comes up with, and no further.
 
 use std::collections::BTreeMap;

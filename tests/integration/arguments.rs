@@ -1,5 +1,4 @@
-//! Arguments of the commands: option words, their number and case (SPEC
-//! sections 3 and 7).
+//! Arguments of the commands: option words, their number and case.
 
 use redis::{cmd, Connection, Pipeline, Value};
 

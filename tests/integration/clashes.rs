@@ -1,4 +1,4 @@
-//! Locks that share the name of a timeout key (SPEC section 2): whose it is
+//! Locks that share the name of a timeout key: whose it is
 //! tells its value, and the other lock leaves it alone.
 
 use redis::Connection;

@@ -1,5 +1,5 @@
-//! Keys of other types and content where a lock's keys belong (SPEC section
-//! 7): the right error, and nothing is written.
+//! Keys of other types and content where a lock's keys belong:
+//! the right error, and nothing is written.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! What COMMAND and HELP know of the commands (SPEC sections 3 and 8).
+//! What COMMAND and HELP know of the commands.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! The keys of a lock (SPEC section 2): what they are called, what they hold,
+//! The keys of a lock: what they are called, what they hold,
 //! and which names of locks and owners are refused.
 
 use std::collections::BTreeMap;

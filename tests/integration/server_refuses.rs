@@ -1,5 +1,4 @@
-//! When the server itself refuses: memory, replicas, a replica (SPEC section
-//! 7). What gives back and what looks still works where that can be.
+//! When the server itself refuses: memory, replicas, a replica. What gives back and what looks still works where that can be.
 
 use redis::{Connection, RedisResult, Value};
 

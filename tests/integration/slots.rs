@@ -1,5 +1,5 @@
-//! Locks in a cluster: all keys of one share its slot (SPEC section 2), and a
-//! slot that is on its way between nodes serves none (sections 4 and 7).
+//! Locks in a cluster: all keys of one share its slot, and a
+//! slot that is on its way between nodes serves none.
 
 use redis::Connection;
 use serial_test::serial;

@@ -1,5 +1,4 @@
-//! Times that commands are given: leases, reservations and timeouts (SPEC
-//! section 3).
+//! Times that commands are given: leases, reservations and timeouts.
 
 use redis::Connection;
 

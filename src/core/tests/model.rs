@@ -1,4 +1,4 @@
-//! The lock as SPEC section 3 tells it, in the plainest words: a list of read
+//! The lock as its contract tells it, in the plainest words: a list of read
 //! holds, a writer, an end. It shares no code with the rules.
 
 use super::world::{Picture, Reply, Step};

@@ -2,10 +2,17 @@
 
 use crate::core::{
     acquire, downgrade, release, renew, upgrade, End, Ends, Holds, Kind, Lock, Mode, NotHeld,
-    Others, Refusal, Request, Reservation, TooMany, Verdict, Which, MAX_READS,
+    Others, Refusal, Request, RequestError, Reservation, TooMany, Verdict, Which, MAX_READS,
 };
 use proptest::prelude::*;
 use End::{At, Never};
+
+fn not_held(verdict: Result<Verdict, RequestError>) -> Option<NotHeld> {
+    match verdict {
+        Err(RequestError::NotHeld(reason)) => Some(reason),
+        _ => None,
+    }
+}
 
 fn end() -> impl Strategy<Value = End> {
     prop_oneof![9 => (1_i64..100).prop_map(At), 1 => Just(Never)]
@@ -84,7 +91,7 @@ fn successors(lock: &Lock, lease: End) -> Vec<Lock> {
             }
         }
     }
-    if let Ok(Ok(Verdict::Granted(after))) = upgrade(lock, to_write(lease)) {
+    if let Ok(Verdict::Granted(after)) = upgrade(lock, to_write(lease)) {
         all.push(after);
     }
     all.extend(downgrade(lock, lease).ok());
@@ -148,7 +155,7 @@ proptest! {
 
     #[test]
     fn a_release_takes_back_an_upgrade(lock in lock(), lease in lease()) {
-        if let Ok(Ok(Verdict::Granted(after))) = upgrade(&lock, to_write(lease)) {
+        if let Ok(Verdict::Granted(after)) = upgrade(&lock, to_write(lease)) {
             let back = release(&after, Which::One(Kind::Write), None).unwrap();
             prop_assert_eq!(back.own, lock.own);
         }
@@ -184,7 +191,7 @@ proptest! {
             release(&lock, Which::One(Kind::Write), None).err(),
             renew(&lock, lease).err(),
             downgrade(&lock, lease).err(),
-            upgrade(&lock, to_write(lease)).ok().and_then(Result::err),
+            not_held(upgrade(&lock, to_write(lease))),
         ];
         for reason in reasons.into_iter().flatten() {
             match reason {
@@ -278,7 +285,7 @@ fn counting_ends_before_it_overflows() {
     let write = request(Kind::Write, At(2));
     assert_eq!(acquire(&lock, read, Reservation::None), Err(TooMany::Reads));
     assert_eq!(acquire(&lock, write, Reservation::None), Err(TooMany::Writes));
-    assert_eq!(upgrade(&lock, to_write(At(2))), Err(TooMany::Writes));
+    assert_eq!(upgrade(&lock, to_write(At(2))), Err(RequestError::TooMany(TooMany::Writes)));
     // No further hold, no limit.
     for ask in [read, write] {
         let once = Request { once: true, ..ask };

@@ -4,7 +4,7 @@
 use super::model::NEVER;
 use crate::core::{
     acquire, downgrade, release, renew, upgrade, End, Holds, Kind, Lock, Millis, Mode, NotHeld,
-    Others, Refusal, Request, Reservation, Verdict, Which,
+    Others, Refusal, Request, RequestError, Reservation, Verdict, Which,
 };
 use std::collections::BTreeMap;
 
@@ -121,11 +121,10 @@ impl World {
                 match upgrade(
                     &lock,
                     Request { kind: Kind::Write, lease: end(lease), once: false, meant: None },
-                )
-                .unwrap()
-                {
+                ) {
                     Ok(verdict) => self.answer(owner, verdict),
-                    Err(reason) => Reply::NotHeld(reason),
+                    Err(RequestError::NotHeld(reason)) => Reply::NotHeld(reason),
+                    Err(RequestError::TooMany(error)) => panic!("{error:?}"),
                 }
             }
             Step::Downgrade { owner, lease } => {

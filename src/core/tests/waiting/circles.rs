@@ -8,17 +8,22 @@ use std::collections::BTreeMap;
 /// For each owner, as a set of bits, the owners that it waits for.
 type Edges = [u8; 8];
 
+/// Those that wait.
+type Waiters = BTreeMap<WaiterId, Waiter>;
+
 /// Owners wait for those who hold, and for those whose turn comes first, if
-/// nobody waited but those who came no later than this one.
-fn edges(world: &World, last: WaiterId) -> Edges {
+/// nobody waited but these.
+fn edges(world: &World, waiters: &Waiters) -> Edges {
     let mut edges = Edges::default();
     for place in 0..world.locks.len() {
-        let turns = turns(world, place, last);
+        let here = waiters.iter().filter(|(_, waiter)| waiter.place == place);
+        let here: Waiters = here.map(|(id, waiter)| (*id, *waiter)).collect();
+        let turns = turns(world, &here);
         for (id, turn) in &turns {
-            let from = world.waiters[id].owner;
+            let from = here[id].owner;
             let ahead = turns.iter().filter(|(_, other)| *other < turn);
-            let ahead = ahead.map(|(other, _)| &world.waiters[other].owner);
-            let joins = joins(world, place, *id, last);
+            let ahead = ahead.map(|(other, _)| &here[other].owner);
+            let joins = joins(world, place, *id, &here);
             let holders = world.locks[place].holds.keys().filter(|_| !joins);
             for to in holders.chain(ahead).filter(|to| **to != from) {
                 edges[from as usize] |= 1 << to;
@@ -28,33 +33,36 @@ fn edges(world: &World, last: WaiterId) -> Edges {
     edges
 }
 
-/// Whether a waiter is a reader of a lock that is read, and nobody who came no later
-/// than `last` stands ahead and wants more: it does not wait for those who read.
-fn joins(world: &World, place: Place, id: WaiterId, last: WaiterId) -> bool {
+/// Whether a waiter is a reader of a lock that is read, and nobody stands ahead who wants
+/// more: it does not wait for those who read.
+fn joins(world: &World, place: Place, id: WaiterId, here: &Waiters) -> bool {
     let is_read = world.locks[place].holds.values().all(|holds| holds.writes == 0);
-    let mut others = world.waiters.range(..=last).filter(|(_, waiter)| waiter.place == place);
     let holds_up = |(other, waiter): (&WaiterId, &Waiter)| match (waiter.want, world.policy) {
         (Want::Read, _) | (Want::Write, Policy::PreferReaders) => false,
         (Want::Write, Policy::Fifo) => *other < id,
         (Want::Write, Policy::PreferWriters) | (Want::Upgrade, _) => true,
     };
-    world.waiters[&id].want == Want::Read && is_read && !others.any(holds_up)
+    here[&id].want == Want::Read && is_read && !here.iter().any(holds_up)
 }
 
 /// Whether owners wait for each other in a circle.
 pub fn stand(world: &World) -> bool {
-    let reach = reach(edges(world, WaiterId::MAX));
+    let reach = reach(edges(world, &world.waiters().collect()));
     (0..8).any(|owner| reach[owner] & 1 << owner != 0)
 }
 
-/// Whether a waiter is the youngest of those that make a circle which stands:
+/// Whether a waiter, who has just left, was the youngest of those that made a circle:
 /// before it came there was none.
-pub fn are_closed_by(world: &World, id: WaiterId) -> bool {
-    let all = edges(world, WaiterId::MAX);
+pub fn were_closed_by(world: &World, id: WaiterId, waiter: Waiter) -> bool {
+    let mut waiters: Waiters = world.waiters().collect();
+    waiters.insert(id, waiter);
+    let all = edges(world, &waiters);
     let (mut before, mut now) = (Edges::default(), Edges::default());
-    for other in world.waiters.range(..=id).map(|(other, _)| *other) {
+    let mut came = Waiters::new();
+    for (other, waiter) in waiters.range(..=id) {
+        came.insert(*other, *waiter);
         before = now;
-        for (from, edges) in edges(world, other).into_iter().enumerate() {
+        for (from, edges) in edges(world, &came).into_iter().enumerate() {
             // What is no more, since later ones came, is no matter.
             now[from] |= edges & all[from];
         }
@@ -78,12 +86,10 @@ fn reach(mut reach: Edges) -> Edges {
 }
 
 /// Whose turn comes when, if nobody comes or leaves any more and whoever has
-/// the lock gives it back in the end, and nobody came later than `last`. Those
-/// with the same turn hold together.
-fn turns(world: &World, place: Place, last: WaiterId) -> BTreeMap<WaiterId, usize> {
-    let here = world.waiters.range(..=last).filter(|(_, waiter)| waiter.place == place);
+/// the lock gives it back in the end. Those with the same turn hold together.
+fn turns(world: &World, here: &Waiters) -> BTreeMap<WaiterId, usize> {
     let mut rest: BTreeMap<WaiterId, (Want, u8)> =
-        here.map(|(id, waiter)| (*id, (waiter.want, waiter.owner))).collect();
+        here.iter().map(|(id, waiter)| (*id, (waiter.want, waiter.owner))).collect();
     let mut turns = BTreeMap::new();
     let mut turn = 0;
     while let Some((want, owner)) = first(&rest, world.policy) {

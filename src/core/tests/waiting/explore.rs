@@ -6,6 +6,7 @@
 use super::rules;
 use super::step::{Ask, Reply, Step};
 use super::world::{name, Waiter, World};
+use crate::core::wait;
 use crate::core::{End, Holds, Kind, Policy, WaiterId, Want, Which};
 use std::collections::{BTreeSet, HashSet};
 
@@ -35,8 +36,8 @@ fn pack(world: &World) -> State {
             state.push(own.map_or(0, |own| (own.reads.len() as u8) << 4 | own.writes as u8));
         }
     }
-    state.push(world.unsettled.iter().fold(0, |all, owner| all | 1 << owner));
-    for waiter in world.waiters.values() {
+    state.push(world.waits.lost_a_waiter().iter().fold(0, |all, owner| all | 1 << owner[0]));
+    for (_, waiter) in world.waiters() {
         state.push((waiter.client << 4 | waiter.place << 2) as u8 | waiter.want as u8);
     }
     state
@@ -54,16 +55,16 @@ fn unpack(state: &[u8], policy: Policy, owners: &[u8]) -> World {
             lock.holds.insert(owner, Holds { reads, writes: u64::from(count & 15) });
         }
     }
-    world.unsettled = (0..4).filter(|owner| rest[0] & 1 << owner != 0).collect();
-    for (id, packed) in (1..).zip(&rest[1..]) {
+    for packed in &rest[1..] {
         let want = [Want::Upgrade, Want::Read, Want::Write][(packed & 3) as usize];
         let (client, place) = ((packed >> 4) as usize, (packed >> 2 & 3) as usize);
         let owner = owners[client];
         let (once, lease, until) = (false, None, None);
-        world.locks[place].queue.push(id, want, name(owner));
-        world.waiters.insert(id, Waiter { client, owner, place, want, once, lease, until });
-        world.last_waiter = id;
+        let request = Waiter { client, owner, place, want, once, lease, until };
+        world.waits.add(wait::Waiter::new(name(owner), place, want, request));
     }
+    let lost = (0..4).filter(|owner| rest[0] & 1 << owner != 0);
+    world.waits.set_lost_a_waiter(lost.map(name).collect());
     world
 }
 
@@ -142,7 +143,7 @@ fn check_answers(
     reply: Option<Reply>,
     after: &World,
 ) -> Result<(), String> {
-    let waits: BTreeSet<WaiterId> = after.waiters.keys().copied().collect();
+    let waits: BTreeSet<WaiterId> = after.waiters().map(|(id, _)| id).collect();
     let mut told: Vec<WaiterId> = after.answers.iter().map(|(id, _)| *id).collect();
     told.sort_unstable();
     let gone: Vec<WaiterId> = before.difference(&waits).copied().collect();
@@ -172,7 +173,7 @@ fn explore(policy: Policy, bounds: &Bounds, held: &[(usize, u8, Kind)]) -> usize
     let mut at = 0;
     while at < states.len() {
         let world = unpack(&states[at].0, policy, bounds.owners);
-        let before: BTreeSet<WaiterId> = world.waiters.keys().copied().collect();
+        let before: BTreeSet<WaiterId> = world.waiters().map(|(id, _)| id).collect();
         for step in steps(&world, bounds) {
             let mut world = unpack(&states[at].0, policy, bounds.owners);
             let reply = world.step(step);

@@ -1,11 +1,12 @@
-//! Waiting (SPEC section 4): the real rules at work in a small world without a
-//! server, held against a second telling of what they have to be.
+//! Waiting: the shipped rules and the shipped waiting at work in a small world without a
+//! server. What comes of it is held against what must be true of each state.
 
 mod circles;
 mod explore;
+mod locks;
 mod random;
 mod rules;
 mod step;
 mod stories;
-mod wait;
+
 mod world;

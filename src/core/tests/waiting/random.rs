@@ -82,7 +82,7 @@ fn keep_the_rules(policy: Policy, owners: &[u8], steps: Vec<Step>) -> Result<(),
         world.step(Step::Ring);
         prop_assert!(check(&world).is_ok());
     }
-    prop_assert!(world.waiters.is_empty(), "forgotten: {:?}", world.waiters);
+    prop_assert!(world.waits.is_empty(), "forgotten: {:?}", world.waits);
     let mut answered: Vec<_> = world.answers.iter().map(|(id, _)| *id).collect();
     answered.sort_unstable();
     answered.dedup();

@@ -21,7 +21,7 @@ pub fn may_have(world: &World, place: Place, owner: u8, want: Want, id: WaiterId
         Want::Read | Want::Write => {}
     }
     let joins = !lock.holds.is_empty();
-    let mut others = world.waiters.iter().filter(|(other, w)| w.place == place && **other != id);
+    let mut others = world.waiters().filter(|(other, w)| w.place == place && *other != id);
     if others.clone().any(|(_, waiter)| waiter.want == Want::Upgrade) {
         return false;
     }
@@ -35,7 +35,7 @@ pub fn may_have(world: &World, place: Place, owner: u8, want: Want, id: WaiterId
                 Want::Read if writes.next().is_some() => return false,
                 // Beyond that it goes by the queue, like anybody's.
                 Want::Read | Want::Upgrade => {}
-                Want::Write => return writes.all(|(other, _)| *other > id),
+                Want::Write => return writes.all(|(other, _)| other > id),
             }
         }
         Some(_) => return false,
@@ -45,7 +45,7 @@ pub fn may_have(world: &World, place: Place, owner: u8, want: Want, id: WaiterId
         (Want::Write, Want::Read) if ignores_writers => false,
         (Want::Write, Want::Read) if world.policy == Policy::PreferWriters => true,
         (Want::Read, Want::Write) if world.policy == Policy::PreferWriters => false,
-        _ => *other < id,
+        _ => other < id,
     })
 }
 
@@ -56,10 +56,11 @@ pub fn check(world: &World) -> Result<(), String> {
         if writers > 0 && lock.holds.len() > 1 {
             return Err(format!("lock {place}: a writer is not alone"));
         }
-        let queued: Vec<WaiterId> =
-            lock.queue.in_order(world.policy, None).into_iter().map(|(id, ..)| id).collect();
-        let here = world.waiters.iter().filter(|(_, waiter)| waiter.place == place);
-        if here.clone().any(|(id, _)| !queued.contains(id)) || here.clone().count() != queued.len()
+        let queue = world.waits.queue(&place);
+        let in_order = queue.map(|queue| queue.in_order(world.policy, None)).unwrap_or_default();
+        let queued: Vec<WaiterId> = in_order.into_iter().map(|(id, ..)| id).collect();
+        let here = world.waiters().filter(|(_, waiter)| waiter.place == place);
+        if here.clone().any(|(id, _)| !queued.contains(&id)) || here.clone().count() != queued.len()
         {
             return Err(format!("lock {place}: its queue is not those who wait for it"));
         }
@@ -68,7 +69,7 @@ pub fn check(world: &World) -> Result<(), String> {
             continue;
         }
         for (id, waiter) in here {
-            if may_have(world, place, waiter.owner, waiter.want, *id) {
+            if may_have(world, place, waiter.owner, waiter.want, id) {
                 return Err(format!("waiter {id} waits for what it may have"));
             }
             let reads = lock.holds.get(&waiter.owner).is_some_and(|own| !own.reads.is_empty());

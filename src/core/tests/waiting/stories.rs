@@ -30,7 +30,7 @@ fn who_closes_a_circle_by_making_an_older_one_go_first_is_told() {
     assert_eq!(world.wrongs, [""; 0]);
     assert_eq!(check(&world), Ok(()));
     assert_eq!(world.answers, []);
-    assert_eq!(world.waiters.len(), 3);
+    assert_eq!(world.waits.len(), 3);
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn who_leaves_may_close_a_circle_of_others() {
         assert_eq!(check(&world), Ok(()));
         assert_eq!(world.waits(3), None);
         assert_eq!(world.answers.last(), Some(&(5, Reply::Deadlock)));
-        assert_eq!(world.waiters.len(), 3);
+        assert_eq!(world.waits.len(), 3);
     }
 }
 

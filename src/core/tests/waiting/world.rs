@@ -1,15 +1,16 @@
-//! Some locks, and clients that hold them and wait for them. What happens goes
-//! step by step as in the engine (acquire, wait, serve, release, lapse), with
-//! the real rules, queues and search for circles; where the engine has keys,
-//! alarms and replies, here is a plain value.
+//! Some locks, and clients that hold them and wait for them. The rules, the waiting and
+//! the search for circles are the shipped ones; where the engine has keys, timers and
+//! replies, here are plain values.
 
+use super::circles;
 use super::rules;
 use super::step::{Ask, Reply, Step};
+use crate::core::wait::{self, Denied, Locks, WaitList};
 use crate::core::{
-    acquire, downgrade, release, renew, upgrade, End, Holds, Kind, Lock, Millis, Mode, Others,
-    OwnerId, Policy, Queue, Request, Reservation, Verdict, WaiterId, Want,
+    decide, downgrade, lets_others_in, release, renew, reservation, End, Holds, Lock, Millis,
+    Others, OwnerId, Policy, Reservation, Terms, Verdict, WaiterId, Want,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// Which lock.
 pub type Place = usize;
@@ -22,12 +23,11 @@ pub struct LockHere {
     pub holds: BTreeMap<u8, Holds>,
     pub end: Option<End>,
     pub reserved: Option<(u8, End)>,
-    pub queue: Queue,
     /// Its alarm is about to ring.
     pub due: bool,
 }
 
-/// One who waits.
+/// A request that is tried, or waits.
 #[derive(Clone, Copy, Debug)]
 pub struct Waiter {
     pub client: Client,
@@ -45,34 +45,39 @@ pub struct World {
     /// The owner that each client speaks for.
     pub owners: Vec<u8>,
     pub locks: Vec<LockHere>,
-    pub waiters: BTreeMap<WaiterId, Waiter>,
+    pub waits: WaitList<Place, Waiter>,
     /// What those who waited were told.
     pub answers: Vec<(WaiterId, Reply)>,
-    pub last_waiter: WaiterId,
-    /// The owners who had several waiters, one of which has left.
-    pub unsettled: BTreeSet<u8>,
     pub now: Millis,
+    /// Whether a circle stood when the request came that begins to wait now.
+    pub entering: Option<bool>,
     /// What should not have happened.
     pub wrongs: Vec<String>,
 }
 
 impl World {
     pub fn new(policy: Policy, locks: usize, owners: &[u8]) -> World {
+        let mut waits = WaitList::default();
+        waits.rules = wait::Rules { policy, deadlock_detection: true, max_waiters: 0 };
         World {
             policy,
             owners: owners.to_vec(),
             locks: (0..locks).map(|_| LockHere::default()).collect(),
-            waiters: BTreeMap::new(),
+            waits,
             answers: Vec::new(),
-            last_waiter: 0,
-            unsettled: BTreeSet::new(),
             now: 0,
+            entering: None,
             wrongs: Vec::new(),
         }
     }
 
     pub fn waits(&self, client: Client) -> Option<WaiterId> {
-        self.waiters.iter().find(|(_, waiter)| waiter.client == client).map(|(id, _)| *id)
+        self.waiters().find(|(_, waiter)| waiter.client == client).map(|(id, _)| id)
+    }
+
+    /// All waiters, in the order of their arrival.
+    pub fn waiters(&self) -> impl Iterator<Item = (WaiterId, Waiter)> + Clone + '_ {
+        self.waits.iter().map(|(id, waiter)| (id, waiter.request))
     }
 
     /// One step. A client that waits can say nothing.
@@ -110,7 +115,7 @@ impl World {
                 self.catch_up(place);
                 self.locks[place].holds.clear();
                 self.locks[place].reserved = None;
-                self.serve(place);
+                wait::serve(self, &place);
                 None
             }
             Step::Lapse { owner, place } => {
@@ -125,13 +130,13 @@ impl World {
             }
             Step::TimeOut(client) => {
                 let id = self.waits(client)?;
-                self.answer(id, Reply::TimedOut);
+                self.leave(id, Reply::TimedOut);
                 self.ring();
                 None
             }
             Step::Leave(client) => {
                 let id = self.waits(client)?;
-                self.answer(id, Reply::Left);
+                self.leave(id, Reply::Left);
                 None
             }
             Step::Pass(ms) => {
@@ -157,7 +162,7 @@ impl World {
             return Some(Reply::NotHeld);
         };
         self.commit(place, owner, after);
-        self.serve(place);
+        wait::serve(self, &place);
         Some(Reply::Held)
     }
 
@@ -165,7 +170,6 @@ impl World {
         lease.map_or(End::Never, |ms| End::At(self.now + ms))
     }
 
-    /// Engine::acquire.
     fn ask(&mut self, ask: Ask) -> Reply {
         let Ask { client, place, want, once, lease, block, reserve } = ask;
         let owner = self.owners[client];
@@ -174,9 +178,9 @@ impl World {
         let waiter = Waiter { client, owner, place, want, once, lease, until };
         match self.take(waiter, WaiterId::MAX, true) {
             Ok(true) => {
-                self.serve_holder(place, owner);
-                if want == Want::Read && self.policy == Policy::PreferReaders {
-                    self.serve(place);
+                wait::serve_holder(self, &place, &name(owner));
+                if lets_others_in(want, self.policy) {
+                    wait::serve(self, &place);
                 }
                 return Reply::Held;
             }
@@ -189,59 +193,85 @@ impl World {
         if block.is_some() {
             return self.wait(waiter);
         }
-        let lock = &mut self.locks[place];
-        let others = lock.reserved.is_some_and(|(by, _)| by != owner);
-        if let Some(ms) = reserve.filter(|_| !others && lock.queue.is_empty()) {
-            lock.reserved = Some((owner, End::At(self.now + ms)));
+        let seen = self.seen(place, owner);
+        let reservation = self.reservation(place, owner, want, &seen);
+        if let Some(ms) = reserve.filter(|_| self.waits.may_reserve(&place, reservation)) {
+            self.locks[place].reserved = Some((owner, End::At(self.now + ms)));
         }
         Reply::Refused
     }
 
-    /// Engine::take. `id`: where it stands among those who wait.
-    pub fn take(&mut self, waiter: Waiter, id: WaiterId, behind: bool) -> Result<bool, Reply> {
-        let Waiter { owner, place, want, once, .. } = waiter;
+    fn wait(&mut self, waiter: Waiter) -> Reply {
+        let Waiter { owner, place, want, .. } = waiter;
         let seen = self.seen(place, owner);
-        let lease = self.end(waiter.lease);
-        let here = &self.locks[place];
-        let joins = self.policy == Policy::PreferReaders && seen.mode() == Some(Mode::Read);
-        let reservation = match here.reserved {
-            _ if want == Want::Upgrade => Reservation::None,
-            _ if want == Want::Read && !seen.own.is_empty() => Reservation::None,
-            None => Reservation::None,
-            Some((by, _)) if by == owner => Reservation::Own,
-            Some(_) if joins && want == Want::Read => Reservation::None,
-            Some(_) => Reservation::Other,
-        };
-        let behind = behind
-            && !want.is_open_to(&seen)
-            && here.queue.holds_up(&name(owner), want, seen.mode(), self.policy, reservation);
-        let here_reserved = here.reserved.map(|(by, _)| by);
-        let request = |kind| Request { kind, lease, once, meant: None };
-        let verdict = match want {
-            Want::Upgrade => {
-                upgrade(&seen, request(Kind::Write)).unwrap().map_err(|_| Reply::NotHeld)?
+        self.entering = Some(circles::stand(self));
+        let entered = wait::enter(self, &seen, wait::Waiter::new(name(owner), place, want, waiter));
+        self.entering = None;
+        let id = match entered {
+            Ok(id) => id,
+            Err(denied) => {
+                // One that would wait for itself names nobody else.
+                if matches!(denied, Denied::Deadlock(circle) if circle.len() > 1) {
+                    self.judge(WaiterId::MAX - 1, waiter);
+                }
+                return Reply::Deadlock;
             }
-            _ if behind => return Ok(false),
-            Want::Read => acquire(&seen, request(Kind::Read), reservation).unwrap(),
-            Want::Write => acquire(&seen, request(Kind::Write), reservation).unwrap(),
         };
-        let Verdict::Granted(after) = verdict else {
+        wait::serve(self, &place);
+        match self.answers.iter().position(|(answered, _)| *answered == id) {
+            None => Reply::Waiting,
+            Some(at) => self.answers.swap_remove(at).1,
+        }
+    }
+
+    fn reservation(&self, place: Place, owner: u8, want: Want, seen: &Lock) -> Reservation {
+        let by = self.locks[place].reserved.map(|(by, _)| [by]);
+        reservation(by.as_ref().map(|by| by.as_slice()), &[owner], want, seen, self.policy)
+    }
+
+    /// Tries a request. `id`: where it stands among those that wait.
+    pub fn take(&mut self, waiter: Waiter, id: WaiterId, behind: bool) -> Result<bool, Reply> {
+        let Waiter { owner, place, want, once, lease, .. } = waiter;
+        let seen = self.seen(place, owner);
+        let reservation = self.reservation(place, owner, want, &seen);
+        let behind = behind && self.waits.holds_up(&place, &seen, &[owner], want, reservation);
+        let terms = Terms { lease: self.end(lease), once, meant: None };
+        let verdict = decide(&seen, want, terms, reservation, behind);
+        let Verdict::Granted(after) = verdict.map_err(|_| Reply::NotHeld)? else {
             return Ok(false);
         };
         if !rules::may_have(self, place, owner, want, id) {
             self.wrongs.push(format!("{waiter:?} was granted and must not be"));
         }
         self.commit(place, owner, after);
-        if want != Want::Read && here_reserved == Some(owner) {
+        if want != Want::Read && reservation == Reservation::Own {
             self.locks[place].reserved = None;
         }
         Ok(true)
     }
 
-    /// Engine::catch_up: whatever is due is done before a command looks.
+    /// A waiter was told of a circle.
+    pub fn judge(&mut self, id: WaiterId, waiter: Waiter) {
+        if !circles::were_closed_by(self, id, waiter) {
+            self.wrongs.push(format!("waiter {id} closes no circle and is told so"));
+        }
+    }
+
+    /// A waiter leaves without having been served.
+    fn leave(&mut self, id: WaiterId, reply: Reply) {
+        match self.waits.remove(id) {
+            None => self.wrongs.push(format!("waiter {id} is told {reply:?}, and had left")),
+            Some(waiter) => {
+                self.answers.push((id, reply));
+                self.queue_shortened(waiter.lock());
+            }
+        }
+    }
+
+    /// Whatever is due is done before a command looks.
     fn catch_up(&mut self, place: Place) {
         if std::mem::take(&mut self.locks[place].due) {
-            self.serve(place);
+            wait::serve(self, &place);
         }
     }
 
@@ -250,8 +280,9 @@ impl World {
             self.catch_up(place);
         }
         let up = |waiter: &Waiter| waiter.until.is_some_and(|until| self.now > until);
-        if let Some(id) = self.waiters.iter().find(|(_, w)| up(w)).map(|(id, _)| *id) {
-            self.answer(id, Reply::TimedOut);
+        let first = self.waiters().find(|(_, waiter)| up(waiter));
+        if let Some((id, _)) = first {
+            self.leave(id, Reply::TimedOut);
             self.ring();
         }
     }

@@ -1,4 +1,4 @@
-//! Who waits for whom, in a circle.
+//! A search for a circle in a graph of owners.
 
 use super::queue::{OwnerId, WaiterId};
 use hashbrown::HashSet;
@@ -10,6 +10,12 @@ use std::collections::BTreeMap;
 pub struct Blockers(BTreeMap<OwnerId, WaiterId>);
 
 impl Blockers {
+    /// How many there are.
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// Adds one. Of several reasons to wait for it the oldest counts.
     pub fn add(&mut self, owner: &OwnerId, since: WaiterId) {
         let known = self.0.entry(owner.clone()).or_insert(since);
@@ -26,9 +32,20 @@ pub struct Circle {
     pub youngest: WaiterId,
 }
 
+impl Circle {
+    /// The owners, as the one sees it that is told: its own is the first.
+    pub fn told_to(self, owner: &OwnerId) -> Vec<OwnerId> {
+        let mut owners = self.owners;
+        if let Some(at) = owners.iter().position(|one| one == owner) {
+            owners.rotate_left(at);
+        }
+        owners
+    }
+}
+
 /// Finds a circle through `start`, which is its first. `blockers` gives the
-/// owners that one waits for (SPEC section 4: every other owner that holds the
-/// lock, or that stands ahead in its queue and makes it wait). It may leave out
+/// owners that one waits for: every other owner that holds the
+/// lock, or that stands ahead in its queue and makes it wait. It may leave out
 /// those that it has given before in this search, but never `start`.
 pub fn find_cycle(
     start: &OwnerId,
@@ -62,7 +79,6 @@ pub fn find_cycle(
 
 #[cfg(test)]
 mod tests {
-    use super::super::queue::{Policy, Queue, Want};
     use super::*;
 
     fn owner(name: &str) -> OwnerId {
@@ -95,31 +111,6 @@ mod tests {
     #[test]
     fn a_circle_that_start_is_not_part_of_is_not_its_own() {
         assert_eq!(cycle(&[("a", "b"), ("b", "c"), ("c", "b")], "a"), None);
-    }
-
-    #[test]
-    fn a_search_is_told_of_each_owner_once() {
-        let owners: Vec<OwnerId> = (0..1000).map(|n| owner(&format!("o{n}"))).collect();
-        let mut queue = Queue::default();
-        for (owner, id) in owners.iter().zip((1..).step_by(2)) {
-            queue.push(id, Want::Read, owner.clone());
-            queue.push(id + 1, Want::Write, owner.clone());
-        }
-        let several = owners.iter().cloned().collect();
-        let start = &owners[999];
-        let mut lineup = queue.line_up(None, Vec::new(), &several, Policy::Fifo);
-        let mut told = 0;
-        let circle = find_cycle(start, |of| {
-            let mut blockers = Blockers::default();
-            for waiter in queue.of_owner(of) {
-                let policy = Policy::Fifo;
-                queue.add_blockers(waiter, of, start, &mut lineup, policy, &mut blockers);
-            }
-            told += blockers.0.len();
-            blockers
-        });
-        assert_eq!(circle, None);
-        assert_eq!(told, 999);
     }
 
     #[test]

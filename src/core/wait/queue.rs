@@ -1,6 +1,7 @@
-//! Who waits for a lock, and in what order they are served (SPEC section 4).
+//! Who waits for one lock, and in what order they are served.
 
-use super::{Arrivals, Lock, Mode, Reservation};
+use super::arrivals::Arrivals;
+use crate::core::{Lock, Mode, Reservation};
 use hashbrown::{hash_map, HashMap};
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::sync::Arc;

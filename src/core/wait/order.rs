@@ -1,9 +1,9 @@
 //! Whose turn in a queue comes before whose: the edges of the waits-for graph
-//! inside a queue (SPEC section 4).
+//! inside a queue.
 
-use super::deadlock::Blockers;
+use super::cycle::Blockers;
 use super::queue::{OwnerId, Policy, Queue, WaiterId, Want};
-use super::Mode;
+use crate::core::Mode;
 use hashbrown::HashSet;
 
 /// When a waiter's turn comes: that of the first of its owner's waiters whose
