@@ -3,7 +3,7 @@
 use super::bindings::Returned;
 use super::tracked::Grant;
 use super::wait::Waiting;
-use super::{end_of, Engine, Error, Scene};
+use super::{end_of, Engine, Error};
 use crate::core::{
     self, End, Lock, Millis, NotHeld, Refusal, RequestError, Reservation, Token, Verdict, WaiterId,
     Want,
@@ -70,15 +70,12 @@ impl Engine {
             true => Some(session_client(ctx)?),
             false => None,
         };
-        self.on_lock(ctx, ask.key, |engine, scene, store| {
-            engine.acquire_on(scene, store, &owner, ask, session)
-        })
+        self.on_lock(ctx, ask.key, |engine, store| engine.acquire_on(store, &owner, ask, session))
     }
 
     #[inline(always)]
     fn acquire_on(
         &mut self,
-        scene: Scene<'_>,
         store: &mut Store<'_>,
         owner: &Owner<'_>,
         ask: &Ask<'_>,
@@ -92,12 +89,12 @@ impl Engine {
         }
         let Ask { want, lease, once, fence, .. } = *ask;
         let terms = Terms { want, lease, once, fence, session };
-        let taken = self.take(scene, store, owner, terms, Queueing::Behind)?;
+        let taken = self.take(store, owner, terms, Queueing::Behind)?;
         let (lock, refusal, reserved, reservation) = match taken {
             Taken::Held(grant) => {
-                self.serve_holder(scene, store, owner.bytes());
+                self.serve_holder(store, owner.bytes());
                 if core::lets_others_in(ask.want, self.settings.policy) {
-                    self.serve(scene, store);
+                    self.serve(store);
                 }
                 return Ok(Acquired::Held(grant.token));
             }
@@ -105,9 +102,9 @@ impl Engine {
                 (lock, refusal, reserved, reservation)
             }
         };
-        if ask.block.is_some() && scene.ctx.situation().may_block {
+        if ask.block.is_some() && store.ctx().situation().may_block {
             let waiting = Waiting { terms, timeout, refusal, reserved };
-            return self.wait(scene, store, owner, &lock, waiting);
+            return self.wait(store, owner, &lock, waiting);
         }
         if let Some(end) = reserve {
             if self.waits.may_reserve(&store.lock(), reservation) {
@@ -120,7 +117,6 @@ impl Engine {
     /// Tries a request.
     pub(super) fn take(
         &mut self,
-        scene: Scene<'_>,
         store: &mut Store<'_>,
         owner: &Owner<'_>,
         terms: Terms,
@@ -150,8 +146,7 @@ impl Engine {
         };
         match verdict {
             Verdict::Granted(after) => {
-                let token =
-                    terms.fence.then(|| self.token(scene, store, &seen, owner)).transpose()?;
+                let token = terms.fence.then(|| self.token(store, &seen, owner)).transpose()?;
                 self.commit(store, &seen, owner, &after)?;
                 if let Some(token) = token {
                     self.hand_out(store, owner, token);
@@ -182,12 +177,12 @@ impl Engine {
         lease: Millis,
     ) -> Result<(), Error> {
         let owner = Owner::new(owner)?;
-        self.on_lock(ctx, key, |engine, scene, store| {
+        self.on_lock(ctx, key, |engine, store| {
             let end = end_of(store, lease)?;
             let seen = engine.look(store, &owner, Survey::Ends)?;
             let after = core::downgrade(&seen.lock, end);
             let after = engine.settled(store, &seen, &owner, after)?;
-            let returned = engine.choose_downgraded(scene, store, owner.bytes(), &seen);
+            let returned = engine.choose_downgraded(store, owner.bytes(), &seen);
             engine.commit_return(store, &seen, &owner, &after, returned)?;
             if let Returned::Downgraded(Some(id)) = returned {
                 engine.renew_downgraded(ctx, id, lease);
@@ -195,7 +190,7 @@ impl Engine {
             engine.rely_on_highest(store, &seen, &owner, &after);
             store.notice(What::Released);
             engine.figures.count_released(seen.lock.own.writes);
-            engine.serve(scene, store);
+            engine.serve(store);
             Ok(())
         })
     }

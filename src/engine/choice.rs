@@ -4,8 +4,9 @@
 use super::acquire::Terms;
 use super::bindings::Returned;
 use super::tracked::{Hold, Tracked, TrackedId};
-use super::{Engine, Scene};
+use super::Engine;
 use crate::core::{self, Kind, Which};
+use crate::ffi::Ctx;
 use crate::store::{LockRef, Owner, Seen, Store};
 
 impl Engine {
@@ -68,7 +69,6 @@ impl Engine {
     /// number.
     pub(super) fn choose(
         &self,
-        scene: Scene<'_>,
         store: &Store<'_>,
         owner: &[u8],
         seen: &Seen,
@@ -82,7 +82,7 @@ impl Engine {
             .filter(|(_, tracked)| tracked.hold.kind() == kind)
             .filter_map(|(id, tracked)| Some((id, tracked.hold, tracked.session?.client)))
             .collect();
-        let client = caller(scene, bound.iter().map(|(.., client)| *client));
+        let client = caller(store.ctx(), bound.iter().map(|(.., client)| *client));
         match kind {
             Kind::Write => {
                 let own = bound.iter().rfind(|(.., of)| Some(*of) == client);
@@ -111,7 +111,6 @@ impl Engine {
     /// that UNLOCK would give back.
     pub(super) fn choose_downgraded(
         &self,
-        scene: Scene<'_>,
         store: &Store<'_>,
         owner: &[u8],
         seen: &Seen,
@@ -119,7 +118,7 @@ impl Engine {
         if !self.tracked.has(store.lock()) {
             return Returned::Downgraded(None);
         }
-        let chosen = match self.choose(scene, store, owner, seen, Which::One(Kind::Write)) {
+        let chosen = match self.choose(store, owner, seen, Which::One(Kind::Write)) {
             Returned::Write(chosen) => chosen,
             _ => None,
         };
@@ -136,7 +135,7 @@ impl Engine {
 
 /// The client whose command runs, or who called the script that does. Of a script's
 /// caller it is only known whether it is one of these.
-fn caller(scene: Scene<'_>, bound: impl Iterator<Item = u64>) -> Option<u64> {
+fn caller(ctx: Ctx<'_>, bound: impl Iterator<Item = u64>) -> Option<u64> {
     let mut clients: Vec<u64> = bound.collect();
     clients.sort_unstable();
     clients.dedup();
@@ -144,8 +143,8 @@ fn caller(scene: Scene<'_>, bound: impl Iterator<Item = u64>) -> Option<u64> {
         return None;
     }
     // A script's commands have a client of their own. Valkey 9.1 knows its id.
-    match scene.ctx.situation().script {
-        true => scene.ctx.script_caller(&clients),
-        false => scene.ctx.client_id(),
+    match ctx.situation().script {
+        true => ctx.script_caller(&clients),
+        false => ctx.client_id(),
     }
 }

@@ -2,7 +2,7 @@
 //! write, so that the storage can reject a writer that lost the lock.
 
 use super::memory::Known;
-use super::{Engine, Error, Scene};
+use super::{Engine, Error};
 use crate::core::{self, End, Last, Token};
 use crate::store::{Owner, Seen, Store};
 
@@ -11,7 +11,6 @@ impl Engine {
     /// Changes nothing yet.
     pub(super) fn token(
         &self,
-        scene: Scene<'_>,
         store: &Store<'_>,
         seen: &Seen,
         owner: &Owner<'_>,
@@ -21,7 +20,7 @@ impl Engine {
         let of_tenure = known.filter(writes).and_then(|known| known.token_of(owner.bytes()));
         // Others may have deleted the key, or written to it.
         let last = Last { told: store.last_token()?, known: known.map_or(0, Known::last_token) };
-        Ok(core::token(last, of_tenure, scene.ctx.clock_micros())?)
+        Ok(core::token(last, of_tenure, store.ctx().clock_micros())?)
     }
 
     /// Hands it out, and remembers it for as long as its owner goes on writing.

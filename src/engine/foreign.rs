@@ -2,13 +2,14 @@
 
 use super::alarms::{Alarm, Next};
 use super::clock::{Moment, Steady};
+use super::intervals;
 use super::lapse::set_due;
 use super::memory::LockId;
 use super::pass::Pass;
 use super::unserved::Unserved;
 use super::wait::Answer;
-use super::{Engine, Error, Scene, Settings};
-use crate::core::{Millis, WaiterId};
+use super::{Engine, Error, Settings};
+use crate::core::WaiterId;
 use crate::ffi::{Access, Ctx, Text, Version};
 use crate::store::{locks_of_key, LockRef, Store};
 
@@ -306,7 +307,7 @@ impl Engine {
         self.tidy_up(&pass);
         self.not_before = match may_write {
             true => Moment::PAST,
-            false => self.within(ctx, PUT_OFF),
+            false => self.within(ctx, intervals::NO_WRITES),
         };
         self.figures.longest_pass = self.figures.longest_pass.max(pass.micros());
     }
@@ -326,9 +327,8 @@ impl Engine {
         match alarm {
             Alarm::Waiter(id) => self.time_out(ctx, id),
             Alarm::Session(id) => {
-                let scene = Scene { ctx, by_alarm: true };
                 // Why ever it could not be renewed: it ends with its lease.
-                let _ = self.renew_session(scene, id);
+                let _ = self.renew_session(ctx, id);
             }
             Alarm::Lock(place) => {
                 let Some(known) = self.memory.at_mut(place) else {
@@ -337,14 +337,13 @@ impl Engine {
                 known.set_due(None);
                 let key = Text::new(known.name());
                 let lock = LockRef { db: place.db, name: key.bytes() };
-                let scene = Scene { ctx, by_alarm: true };
                 let opened = Store::open(ctx.in_db(place.db), &key, Access::Write);
                 match opened {
                     Ok(mut store) => {
-                        let _ = self.look_over(scene, &mut store);
+                        let _ = self.look_over(&mut store);
                     }
                     Err(error) if error.is_unserved() => {
-                        self.not_served(scene, ctx.in_db(place.db), &key, error);
+                        self.not_served(ctx.in_db(place.db), &key, error);
                     }
                     // What looked like a key of a lock was none.
                     Err(_) => self.forget_if_idle(lock),
@@ -404,6 +403,3 @@ const UNBLOCKED: &str = "UNBLOCKED force unblock from blocking operation, \
 
 /// From here on CLIENT UNBLOCK leaves those alone who have been answered.
 const KEEPS_REPLIES: Version = Version { major: 7, minor: 2, patch: 0 };
-
-/// How soon what could not be done is tried again, in ms.
-const PUT_OFF: Millis = 10;

@@ -3,36 +3,13 @@
 use super::alarms::{Alarm, Alarms};
 use super::bindings::Returned;
 use super::clock::Moment;
+use super::intervals;
 use super::memory::{Known, Place};
 use super::pass::Pass;
-use super::{Engine, Error, Scene};
+use super::{Engine, Error};
 use crate::core::{Announcement, End, Lock, Millis, Mode};
 use crate::ffi::{Access, Ctx, Str};
 use crate::store::{LockRef, Owner, Seen, Store, Survey, What};
-
-/// How often a lock that is waited for is looked at when nothing tells of a
-/// change: an overwritten key, a slot that moves.
-const LOOK_AGAIN: Millis = 1_000;
-
-/// At least so long after each other, where many locks are waited for.
-const LOOKS_APART: Millis = 5;
-
-/// How often, while the writer reads as well: a script's downgrade changes
-/// nothing but a field of the hash.
-const LOOK_AGAIN_MIXED: Millis = 50;
-
-/// How often, while a reservation may be all that stands in the way: SET with
-/// KEEPTTL gives it to somebody else, and no event that we follow tells of it.
-pub(super) const LOOK_AGAIN_RESERVED: Millis = 8;
-
-/// Where many locks are waited for, so many of these looks in a ms at the most.
-const RESERVED_LOOKS: usize = 25;
-
-/// How soon what the server would not take now is tried again.
-const TRY_AGAIN: Millis = 10;
-
-/// Where many locks are waited for, so many of these tries in a ms at the most.
-const TRIES: usize = 10;
 
 impl Engine {
     /// Makes the lock that was `seen` into `after`, and remembers it.
@@ -82,9 +59,8 @@ impl Engine {
         &mut self,
         ctx: Ctx<'_>,
         key: &Str,
-        work: impl FnOnce(&mut Engine, Scene<'_>, &mut Store<'_>) -> Result<R, Error>,
+        work: impl FnOnce(&mut Engine, &mut Store<'_>) -> Result<R, Error>,
     ) -> Result<R, Error> {
-        let scene = Scene { ctx, by_alarm: false };
         let db = ctx.db();
         if self.has_to_clear_up() && !ctx.writes_are_paused() {
             let pass = Pass::begin(self.now(ctx));
@@ -95,15 +71,16 @@ impl Engine {
             self.clear_up_lock(ctx, LockRef { db: db.number(), name: key.bytes() });
         }
         let mut store = Store::of(db, key, name, Access::Write);
-        self.catch_up(scene, &mut store);
-        let result = work(self, scene, &mut store);
+        store.allow();
+        self.catch_up(&mut store);
+        let result = work(self, &mut store);
         store.clear_away();
         result
     }
 
     /// Brings what is remembered up to what the keys say, when nothing is
     /// remembered or a time has come. Lapsed holds go, and who waits is served.
-    pub(super) fn catch_up(&mut self, scene: Scene<'_>, store: &mut Store<'_>) {
+    pub(super) fn catch_up(&mut self, store: &mut Store<'_>) {
         let due = match self.memory.get(store.lock()) {
             None => store.exists(),
             // Somebody was to hold it: it has lapsed, and its time may have been
@@ -115,17 +92,13 @@ impl Engine {
         };
         if due {
             // What is no lock is for the command to say.
-            let _ = self.look_over(scene, store);
+            let _ = self.look_over(store);
         }
     }
 
     /// Looks at the whole lock: removes what has lapsed, announces what ended,
     /// sets the next alarm and serves the queue.
-    pub(super) fn look_over(
-        &mut self,
-        scene: Scene<'_>,
-        store: &mut Store<'_>,
-    ) -> Result<(), Error> {
+    pub(super) fn look_over(&mut self, store: &mut Store<'_>) -> Result<(), Error> {
         if let Some(earliest) = self.lapse_readers(store) {
             let owner = Owner::nobody();
             let seen = self.look(store, &owner, Survey::Mode);
@@ -133,7 +106,7 @@ impl Engine {
             if let Some(seen) = seen.ok().filter(|seen| !seen.lock.is_free()) {
                 let earliest = earliest.min(seen.lock.end);
                 self.remember(store, &seen.lock, |holds| holds, earliest, Due::Exactly);
-                self.serve(scene, store);
+                self.serve(store);
                 return Ok(());
             }
         }
@@ -176,10 +149,10 @@ impl Engine {
         if self.has_queue(store) {
             // Others (SWAPDB, a script) may have made holders of some who wait.
             for owner in self.waiting_among(store).unwrap_or_default() {
-                self.serve_holder(scene, store, &owner);
+                self.serve_holder(store, &owner);
             }
         }
-        self.serve(scene, store);
+        self.serve(store);
         Ok(())
     }
 
@@ -224,7 +197,7 @@ impl Engine {
         }
         set_due(&mut self.alarms, place, known, due);
         if self.has_queue(store) {
-            self.look_within(store, look_again(self.waits.queue_count(), store, mode));
+            self.look_within(store, intervals::of_queue(self.waits.queue_count(), store, mode));
         }
     }
 
@@ -236,8 +209,7 @@ impl Engine {
 
     /// Has a lock looked at soon, for the server takes no writes now.
     pub(super) fn try_again(&mut self, store: &Store<'_>) {
-        let apart = Millis::try_from(self.waits.queue_count() / TRIES).unwrap_or(LOOK_AGAIN);
-        self.look_within(store, apart.clamp(TRY_AGAIN, LOOK_AGAIN));
+        self.look_within(store, intervals::of_refused_grant(self.waits.queue_count()));
     }
 
     /// Has a lock looked at in so many ms at the latest.
@@ -288,21 +260,6 @@ pub(super) enum Due {
     Exactly,
     /// There may be other times, earlier ones.
     NotLater,
-}
-
-/// How soon a lock in this mode that is waited for is to be looked at again, where
-/// so many are waited for.
-pub(super) fn look_again(queues: usize, store: &Store<'_>, mode: Option<Mode>) -> Millis {
-    if mode == Some(Mode::Write) && store.field_count() > 2 {
-        return LOOK_AGAIN_MIXED;
-    }
-    let of = |queues| Millis::try_from(queues).unwrap_or(Millis::MAX);
-    // Whoever waits for a writer goes by the reservation when that one has gone.
-    if mode != Some(Mode::Write) && matches!(store.reservation(), Ok(Some(_))) {
-        return of(queues / RESERVED_LOOKS).clamp(LOOK_AGAIN_RESERVED, LOOK_AGAIN);
-    }
-    let queues = of(queues);
-    queues.saturating_mul(LOOKS_APART).max(LOOK_AGAIN)
 }
 
 fn sooner(one: Option<Moment>, other: Option<Moment>) -> Option<Moment> {

@@ -15,6 +15,7 @@ mod fence;
 mod figures;
 mod foreign;
 mod inspect;
+mod intervals;
 mod lapse;
 mod last;
 mod memory;
@@ -43,7 +44,6 @@ pub use wait::{Answer, Left};
 
 use crate::core::wait::WaitList;
 use crate::core::{End, Millis, Policy, WaiterId};
-use crate::ffi::Ctx;
 use crate::store::{Channels, ClusterPublish, Store};
 use alarms::Alarms;
 use clock::Clock;
@@ -147,13 +147,4 @@ impl Engine {
 
 fn end_of(store: &Store<'_>, lease: Millis) -> Result<End, Error> {
     End::of_lease(store.now(), lease).ok_or(Error::InvalidExpire)
-}
-
-/// Where a use case runs.
-#[derive(Clone, Copy)]
-struct Scene<'c> {
-    ctx: Ctx<'c>,
-    /// Outside of any client's command, where nobody has asked yet whether the
-    /// server takes writes.
-    by_alarm: bool,
 }

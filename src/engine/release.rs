@@ -1,7 +1,7 @@
 //! Giving holds back, making them last, and breaking locks open.
 
 use super::bindings::Returned;
-use super::{end_of, Engine, Error, Scene};
+use super::{end_of, Engine, Error};
 use crate::core::{self, End, Lock, Millis, Mode, Which};
 use crate::ffi::{Ctx, Str};
 use crate::store::{Forced, Owner, Store, Survey, What};
@@ -18,12 +18,12 @@ impl Engine {
         which: Which,
     ) -> Result<bool, Error> {
         let owner = Owner::new(owner)?;
-        self.on_lock(ctx, key, |engine, scene, store| {
+        self.on_lock(ctx, key, |engine, store| {
             if engine.has_queue(store) {
                 store.await_successor();
             }
             let reserved = which == Which::All && is_reserved_by(store, &owner);
-            let after = match engine.give_back(scene, store, &owner, which) {
+            let after = match engine.give_back(store, &owner, which) {
                 // The reservation is all that it has.
                 Err(Error::NotHeld(_)) if reserved => {
                     engine.look(store, &owner, Survey::Presence)?.lock
@@ -37,14 +37,13 @@ impl Engine {
             if reserved {
                 store.consume_reservation();
             }
-            engine.serve(scene, store);
+            engine.serve(store);
             Ok(after.is_free())
         })
     }
 
     fn give_back(
         &mut self,
-        scene: Scene<'_>,
         store: &mut Store<'_>,
         owner: &Owner<'_>,
         which: Which,
@@ -53,7 +52,7 @@ impl Engine {
         let survey = if is_tracked { Survey::Ends } else { Survey::Release };
         let seen = self.look(store, owner, survey)?;
         let returned = match is_tracked {
-            true => self.choose(scene, store, owner.bytes(), &seen, which),
+            true => self.choose(store, owner.bytes(), &seen, which),
             false => Returned::Nothing,
         };
         let rank = match returned {
@@ -76,7 +75,7 @@ impl Engine {
         lease: Millis,
     ) -> Result<(), Error> {
         let owner = Owner::new(owner)?;
-        self.on_lock(ctx, key, |engine, _, store| {
+        self.on_lock(ctx, key, |engine, store| {
             let lease = end_of(store, lease)?;
             let seen = engine.look(store, &owner, Survey::Mode)?;
             let after = core::renew(&seen.lock, lease);
@@ -87,7 +86,7 @@ impl Engine {
 
     /// FORCEUNLOCK. False when there was nothing to remove.
     pub fn force(&mut self, ctx: Ctx<'_>, key: &Str, only: Option<Mode>) -> Result<bool, Error> {
-        self.on_lock(ctx, key, |engine, scene, store| {
+        self.on_lock(ctx, key, |engine, store| {
             let last = engine.last_owner(store);
             let forced = store.force(only, last.as_deref())?;
             if let Forced::Lock(holds) = forced {
@@ -96,7 +95,7 @@ impl Engine {
             }
             if forced != Forced::Nothing {
                 engine.remember(store, &Lock::free(), |_| 0, End::Never, Due::Exactly);
-                engine.serve(scene, store);
+                engine.serve(store);
             }
             Ok(forced != Forced::Nothing)
         })

@@ -1,24 +1,24 @@
 //! Serving a lock's queue.
 
 use super::acquire::{Queueing, Taken};
-use super::lapse::look_again;
+use super::intervals;
 use super::memory::LockId;
 use super::tracked::Grant;
 use super::wait::{Answer, Asked, Waiter};
-use super::{Engine, Error, Scene};
+use super::{Engine, Error};
 use crate::core::wait::{self, Attempt, Ended, Holders, Locks, WaitList};
 use crate::core::{Mode, OwnerId, WaiterId};
 use crate::store::{Owner, Store};
 
 impl Engine {
     /// Grants to those who wait, as far as the rules and the server allow.
-    pub(super) fn serve(&mut self, scene: Scene<'_>, store: &mut Store<'_>) {
-        self.with_queue(scene, store, |turns, lock| wait::serve(turns, lock));
+    pub(super) fn serve(&mut self, store: &mut Store<'_>) {
+        self.with_queue(store, |turns, lock| wait::serve(turns, lock));
     }
 
     /// Serves the other waiters of an owner that has just been granted a hold.
-    pub(super) fn serve_holder(&mut self, scene: Scene<'_>, store: &mut Store<'_>, owner: &[u8]) {
-        self.with_queue(scene, store, |turns, lock| {
+    pub(super) fn serve_holder(&mut self, store: &mut Store<'_>, owner: &[u8]) {
+        self.with_queue(store, |turns, lock| {
             wait::serve_holder(turns, lock, &owner.into());
         });
     }
@@ -26,9 +26,8 @@ impl Engine {
     /// Has the queue served, if there is one and the server allows it.
     fn with_queue(
         &mut self,
-        scene: Scene<'_>,
         store: &mut Store<'_>,
-        serve: impl FnOnce(&mut Turns<'_, '_, '_>, &LockId),
+        serve: impl FnOnce(&mut Turns<'_, '_>, &LockId),
     ) {
         if self.waits.is_empty() {
             return;
@@ -42,20 +41,14 @@ impl Engine {
             }
             return;
         }
-        let allowed = match scene.by_alarm {
-            true => store.may_grant(),
-            // The command that runs was allowed; only memory is no matter for
-            // those that give back.
-            false => !scene.ctx.situation().out_of_memory,
-        };
-        if !allowed {
+        if !store.may_grant() {
             self.try_again(store);
             return;
         }
-        serve(&mut Turns { engine: self, scene, store }, &lock);
+        serve(&mut Turns { engine: self, store }, &lock);
         if self.has_queue(store) {
             let mode = self.memory.get(store.lock()).and_then(|known| known.mode);
-            self.look_within(store, look_again(self.waits.queue_count(), store, mode));
+            self.look_within(store, intervals::of_queue(self.waits.queue_count(), store, mode));
         } else {
             self.forget_if_idle(lock.get());
         }
@@ -79,13 +72,12 @@ impl Engine {
 }
 
 /// A lock and all that wait, as the waiting sees them.
-pub(super) struct Turns<'e, 's, 'c> {
+pub(super) struct Turns<'e, 'c> {
     pub engine: &'e mut Engine,
-    pub scene: Scene<'s>,
     pub store: &'e mut Store<'c>,
 }
 
-impl Holders for Turns<'_, '_, '_> {
+impl Holders for Turns<'_, '_> {
     type Lock = LockId;
     type Request = Asked;
 
@@ -94,11 +86,11 @@ impl Holders for Turns<'_, '_, '_> {
     }
 
     fn waiting_holders(&self, lock: &LockId) -> (Option<Mode>, Vec<OwnerId>) {
-        self.engine.waiting_holders(self.scene.ctx, Some(self.store), lock)
+        self.engine.waiting_holders(self.store.ctx(), Some(self.store), lock)
     }
 }
 
-impl Locks for Turns<'_, '_, '_> {
+impl Locks for Turns<'_, '_> {
     type Grant = Grant;
     type Error = Error;
 
@@ -120,9 +112,9 @@ impl Locks for Turns<'_, '_, '_> {
             return Attempt::NotYet;
         };
         let (terms, name) = (waiter.request.terms, waiter.request.name.clone());
-        let taken = Owner::new(&name).map_err(Error::from).and_then(|owner| {
-            self.engine.take(self.scene, self.store, &owner, terms, Queueing::Served)
-        });
+        let taken = Owner::new(&name)
+            .map_err(Error::from)
+            .and_then(|owner| self.engine.take(self.store, &owner, terms, Queueing::Served));
         match taken {
             Ok(Taken::Held(grant)) => Attempt::Granted(grant),
             Ok(Taken::Refused { .. }) => Attempt::NotYet,

@@ -2,16 +2,17 @@
 //! that are taken back.
 
 use super::bindings::{renewal, Returned};
+use super::intervals;
 use super::pass::Pass;
 use super::tracked::{Answer, Hold, Session, Tracked, TrackedId};
-use super::{Engine, Error, Scene};
+use super::{Engine, Error};
 use crate::core::{self, Kind, Which};
 use crate::ffi::{Access, Ctx, Db, Text};
 use crate::store::{self, LockRef, Owner, Store, Survey, What};
 
 impl Engine {
     /// Renews a session hold while its connection is open.
-    pub(super) fn renew_session(&mut self, scene: Scene<'_>, id: TrackedId) -> Result<(), Error> {
+    pub(super) fn renew_session(&mut self, ctx: Ctx<'_>, id: TrackedId) -> Result<(), Error> {
         let Some(tracked) = self.tracked.get(id) else {
             return Ok(());
         };
@@ -19,10 +20,10 @@ impl Engine {
             return Ok(());
         };
         let (key, name) = (Text::new(&tracked.lock.name), Text::new(&tracked.owner));
-        let db = scene.ctx.in_db(tracked.lock.db);
+        let db = ctx.in_db(tracked.lock.db);
         let owner = Owner::new(&name)?;
         // Whatever comes of it now, it will be tried again.
-        let now = self.within(scene.ctx, 0);
+        let now = self.within(ctx, 0);
         let again = |wait| Session { due: now.after(wait), ..session };
         self.bind(id, Some(again(renewal(session.lease))));
         let mut store = match Store::open(db, &key, Access::Write) {
@@ -31,12 +32,12 @@ impl Engine {
             // A server that is cut off would refuse RENEW as well: somebody else may
             // hold the lock elsewhere. If that lasts, the hold ends with its lease.
             _ => {
-                self.bind(id, Some(again(renewal(session.lease).min(REFUSED_AGAIN))));
+                self.bind(id, Some(again(renewal(session.lease).min(intervals::REFUSED_RENEWAL))));
                 return Ok(());
             }
         };
         let lease = super::end_of(&store, session.lease)?;
-        self.catch_up(scene, &mut store);
+        self.catch_up(&mut store);
         let seen = self.look(&store, &owner, Survey::Mode)?;
         let mut after = seen.lock.clone();
         match self.tracked.get(id).map(|tracked| tracked.hold) {
@@ -100,10 +101,9 @@ impl Engine {
     /// Gives back what was held by connections that are gone, and what was
     /// granted to those that never learnt of it, for the length of a pass.
     pub(super) fn clear_up(&mut self, ctx: Ctx<'_>, pass: &Pass) {
-        let scene = Scene { ctx, by_alarm: true };
         self.gives_back = true;
         while let Some(id) = self.next_lost() {
-            self.give_back_lost(scene, id);
+            self.give_back_lost(ctx, id);
             if pass.is_over() {
                 break;
             }
@@ -113,11 +113,10 @@ impl Engine {
 
     /// The same of one lock, all of it: somebody is about to look at it.
     pub(super) fn clear_up_lock(&mut self, ctx: Ctx<'_>, lock: LockRef<'_>) {
-        let scene = Scene { ctx, by_alarm: true };
         self.gives_back = true;
         for id in self.tracked.of_lock(lock) {
             if self.is_lost(id) {
-                self.give_back_lost(scene, id);
+                self.give_back_lost(ctx, id);
             }
         }
         self.serve_freed();
@@ -156,11 +155,11 @@ impl Engine {
 
     /// Gives a hold back, now or when its slot is served again. It is bound to nobody
     /// from now on.
-    fn give_back_lost(&mut self, scene: Scene<'_>, id: TrackedId) {
-        match self.give_back_tracked(scene, id) {
+    fn give_back_lost(&mut self, ctx: Ctx<'_>, id: TrackedId) {
+        match self.give_back_tracked(ctx, id) {
             Err(Error::Store(error)) if error.is_unserved() => {
                 self.bind(id, None);
-                self.give_back_later(scene, id);
+                self.give_back_later(ctx, id);
             }
             _ => self.untrack(id),
         }
@@ -168,17 +167,17 @@ impl Engine {
 
     /// The slot is on its way, or the cluster is down: the hold is given back when
     /// that is over. Unless its keys have left.
-    fn give_back_later(&mut self, scene: Scene<'_>, id: TrackedId) {
+    fn give_back_later(&mut self, ctx: Ctx<'_>, id: TrackedId) {
         let Some(tracked) = self.tracked.get(id) else {
             return;
         };
         let key = Text::new(&tracked.lock.name);
-        if !store::is_here(scene.ctx.in_db(tracked.lock.db), &key) {
+        if !store::is_here(ctx.in_db(tracked.lock.db), &key) {
             self.untrack(id);
             return;
         }
         if self.not_yet.is_empty() {
-            self.not_yet_due = self.within(scene.ctx, GIVE_BACK_AGAIN);
+            self.not_yet_due = self.within(ctx, intervals::REFUSED_RETURN);
         }
         self.tracked.set_lost(id, true);
         self.not_yet.push(id);
@@ -193,13 +192,13 @@ impl Engine {
     }
 
     /// Gives back a tracked hold, if it lives.
-    fn give_back_tracked(&mut self, scene: Scene<'_>, id: TrackedId) -> Result<(), Error> {
+    fn give_back_tracked(&mut self, ctx: Ctx<'_>, id: TrackedId) -> Result<(), Error> {
         let Some(tracked) = self.tracked.get(id) else {
             return Ok(());
         };
         let (key, name) = (Text::new(&tracked.lock.name), Text::new(&tracked.owner));
-        let mut store = Store::open(scene.ctx.in_db(tracked.lock.db), &key, Access::Write)?;
-        self.catch_up(scene, &mut store);
+        let mut store = Store::open(ctx.in_db(tracked.lock.db), &key, Access::Write)?;
+        self.catch_up(&mut store);
         let owner = Owner::new(&name)?;
         let seen = self.look(&store, &owner, Survey::Ends)?;
         let Some(tracked) = self.tracked.get(id) else {
@@ -224,14 +223,7 @@ impl Engine {
         if told {
             self.figures.disconnect_releases += 1;
         }
-        self.serve(scene, &mut store);
+        self.serve(&mut store);
         Ok(())
     }
 }
-
-/// How soon a renewal is tried again that the server would refuse now, at the
-/// latest, in ms.
-const REFUSED_AGAIN: core::Millis = 100;
-
-/// How soon what could not be given back is tried again, in ms.
-const GIVE_BACK_AGAIN: core::Millis = 100;

@@ -1,26 +1,17 @@
 //! A lock that this node does not serve: its slot is another node's, or on its way, or the
 //! cluster is down.
 
+use super::intervals;
 use super::wait::Answer;
-use super::{Engine, Error, Scene};
-use crate::core::Millis;
+use super::{Engine, Error};
 use crate::ffi::{Db, Str};
 use crate::store::{self, LockRef, SlotOwner};
-
-/// How soon a lock that is not served is looked at again, in ms.
-const AGAIN: Millis = 500;
 
 impl Engine {
     /// The lock's alarm rang, and its keys cannot be looked at for this reason. Those who
     /// wait are told where to go, or to come again. The lock is remembered while it may come
     /// back: while the cluster is down, its slot is this node's or its hash is here.
-    pub(super) fn not_served(
-        &mut self,
-        scene: Scene<'_>,
-        db: Db<'_>,
-        key: &Str,
-        error: store::Error,
-    ) {
+    pub(super) fn not_served(&mut self, db: Db<'_>, key: &Str, error: store::Error) {
         let lock = LockRef { db: db.number(), name: key.bytes() };
         if self.memory.get(lock).is_none() {
             return;
@@ -31,7 +22,7 @@ impl Engine {
             store::Error::ClusterDown(_) => SlotOwner::Myself,
             // Nobody asks whose it is.
             _ if queue.is_empty() && is_here => SlotOwner::Unknown,
-            _ => store::slot_owner(scene.ctx, lock.name),
+            _ => store::slot_owner(db.ctx(), lock.name),
         };
         for (id, ..) in queue {
             let Some(waiter) = self.waits.remove(id) else {
@@ -39,7 +30,7 @@ impl Engine {
             };
             let error = match &owner {
                 SlotOwner::Other(redirect) => {
-                    let is_tls = scene.ctx.is_tls(waiter.request.client);
+                    let is_tls = db.ctx().is_tls(waiter.request.client);
                     Error::Elsewhere(redirect.error(is_tls))
                 }
                 SlotOwner::Nobody => Error::Elsewhere(UNSERVED.into()),
@@ -48,7 +39,7 @@ impl Engine {
             };
             self.answer(id, waiter, Answer::Failed(error));
         }
-        let soon = self.within(scene.ctx, AGAIN);
+        let soon = self.within(db.ctx(), intervals::UNSERVED_LOCK);
         match owner {
             SlotOwner::Myself => self.look_at(lock, soon),
             SlotOwner::Unknown if is_here => self.look_at(lock, soon),

@@ -2,9 +2,9 @@
 //! primary: after a restart or a promotion their leases are to end on time too.
 
 use super::clock::Moment;
+use super::intervals;
 use super::pass::Pass;
-use super::{Engine, Progress, Scene};
-use crate::core::Millis;
+use super::{Engine, Progress};
 use crate::ffi::{Ctx, Db, Sweep, Text};
 use crate::store::{self, LockRef};
 
@@ -24,13 +24,8 @@ pub(super) struct Sweeping {
     pub due: Moment,
 }
 
-/// How often the sweep goes on, in ms, and how far: well below a tenth of the
-/// server's time.
-const PAUSE: Millis = 10;
+/// How many steps of the server's scan the sweep takes at a time.
 const STEPS: usize = 500;
-
-/// How soon it goes on while the cluster is down, in ms.
-const PAUSE_DOWN: Millis = 100;
 
 impl Engine {
     /// Starts the sweep, from the beginning.
@@ -81,15 +76,14 @@ impl Engine {
         if sweeping.found.is_empty() {
             sweeping.more = self.walk(db, &mut sweeping, pass);
         }
-        let scene = Scene { ctx, by_alarm: true };
         while let Some(name) = sweeping.found.pop() {
             let key = Text::new(&name);
-            match self.adopt(scene, db, &key) {
+            match self.adopt(db, &key) {
                 Ok(()) => {}
                 // A node that has just started serves nothing for a while.
                 Err(store::Error::ClusterDown(_)) => {
                     sweeping.found.push(name);
-                    sweeping.due = self.within(ctx, PAUSE_DOWN);
+                    sweeping.due = self.within(ctx, intervals::SWEEP_PAUSE_DOWN);
                     self.sweeping = Some(sweeping);
                     return;
                 }
@@ -99,12 +93,12 @@ impl Engine {
                 Err(_) => {}
             }
             if pass.is_over() && !sweeping.found.is_empty() {
-                sweeping.due = self.within(ctx, PAUSE);
+                sweeping.due = self.within(ctx, intervals::SWEEP_PAUSE);
                 self.sweeping = Some(sweeping);
                 return;
             }
         }
-        sweeping.due = self.within(ctx, PAUSE);
+        sweeping.due = self.within(ctx, intervals::SWEEP_PAUSE);
         if sweeping.more {
             self.sweeping = Some(sweeping);
         } else if let Some(walk) = Sweep::new() {

@@ -4,10 +4,10 @@
 //! announced, also when nobody comes by.
 
 use super::clock::Moment;
+use super::intervals;
 use super::memory::LockId;
 use super::pass::Pass;
-use super::{Engine, Scene};
-use crate::core::Millis;
+use super::Engine;
 use crate::ffi::{Access, Ctx, Db, Text};
 use crate::store::{self, Owner, Store, Survey};
 use hashbrown::HashSet;
@@ -24,12 +24,6 @@ pub(super) struct Unserved {
     /// When to go on.
     due: Moment,
 }
-
-/// How often all of them are tried, in ms.
-const ROUND: Millis = 100;
-
-/// How soon a round goes on that a pass had no time for, in ms.
-const PAUSE: Millis = 10;
 
 impl Unserved {
     /// Adds one that is to be tried at once.
@@ -57,7 +51,7 @@ impl Unserved {
         let next = self.queue.pop_front()?;
         self.left -= 1;
         if self.left == 0 {
-            self.due = now.after(ROUND);
+            self.due = now.after(intervals::UNSERVED_ROUND);
         }
         Some(next)
     }
@@ -66,17 +60,16 @@ impl Unserved {
 impl Engine {
     /// Tries the locks that could not be looked at.
     pub(super) fn try_unserved(&mut self, ctx: Ctx<'_>, pass: &Pass) {
-        let scene = Scene { ctx, by_alarm: true };
         while let Some(lock) = self.unserved.take(pass.now) {
             let db = ctx.in_db(lock.db);
             let key = Text::new(&lock.name);
-            if self.adopt(scene, db, &key).is_err() && store::is_here(db, &key) {
+            if self.adopt(db, &key).is_err() && store::is_here(db, &key) {
                 self.unserved.queue.push_back(lock);
             } else {
                 self.unserved.members.remove(&lock);
             }
             if pass.is_over() && self.unserved.left > 0 {
-                self.unserved.due = pass.now.after(PAUSE);
+                self.unserved.due = pass.now.after(intervals::UNSERVED_PAUSE);
             }
         }
         if self.unserved.queue.is_empty() {
@@ -87,12 +80,7 @@ impl Engine {
 
     /// Looks at a key that nobody has named in a command, and that may be a lock. The error
     /// says why it cannot be looked at now.
-    pub(super) fn adopt(
-        &mut self,
-        scene: Scene<'_>,
-        db: Db<'_>,
-        key: &Text,
-    ) -> Result<(), store::Error> {
+    pub(super) fn adopt(&mut self, db: Db<'_>, key: &Text) -> Result<(), store::Error> {
         // To open a key for writing is a use of it, which shows in its idle time: only a lock
         // is opened for that.
         match Store::open(db, key, Access::Read) {
@@ -103,7 +91,7 @@ impl Engine {
         match Store::open(db, key, Access::Write) {
             Ok(mut store) => {
                 // What is no lock after all is nobody's concern here.
-                let _ = self.look_over(scene, &mut store);
+                let _ = self.look_over(&mut store);
                 Ok(())
             }
             Err(error) if error.is_unserved() => Err(error),

@@ -4,11 +4,11 @@ use super::acquire::{left, Acquired, Terms};
 use super::alarms::Alarm;
 use super::clock::{Moment, Steady};
 use super::figures::Told;
-use super::lapse::LOOK_AGAIN_RESERVED;
+use super::intervals;
 use super::memory::LockId;
 use super::serve::Turns;
 use super::tracked::Grant;
-use super::{Engine, Error, Scene};
+use super::{Engine, Error};
 use crate::core::wait;
 use crate::core::{reservation, Lock, Millis, Others, OwnerId, Refusal, WaiterId, Want};
 use crate::ffi::{Access, Ctx, Text};
@@ -74,7 +74,6 @@ impl Engine {
     /// Puts a refused request into the queue, unless it would wait for itself.
     pub(super) fn wait(
         &mut self,
-        scene: Scene<'_>,
         store: &mut Store<'_>,
         owner: &Owner<'_>,
         lock: &Lock,
@@ -88,31 +87,31 @@ impl Engine {
                 queue.writer = store.writer().ok().flatten().map(OwnerId::from);
             }
         }
-        let since = Steady::now(scene.ctx);
+        let since = Steady::now(store.ctx());
         let asked = Asked {
             name: owner.name().to_text(),
             terms,
             since,
-            until: timeout.map(|ms| (since.after(ms), self.within(scene.ctx, ms))),
-            client: scene.ctx.client_id().unwrap_or(0),
+            until: timeout.map(|ms| (since.after(ms), self.within(store.ctx(), ms))),
+            client: store.ctx().client_id().unwrap_or(0),
         };
         let until = asked.until;
         let name = self.waits.owner(owner.bytes()).cloned();
         let name = name.unwrap_or_else(|| owner.bytes().into());
         let at = self.waits.lock(&store.lock()).unwrap_or_else(|| store.lock().into());
         let waiter = Waiter::new(name, at, terms.want, asked);
-        let id = wait::enter(&mut Turns { engine: self, scene, store }, lock, waiter)?;
+        let id = wait::enter(&mut Turns { engine: self, store }, lock, waiter)?;
         if let Some((_, at)) = until {
             self.alarms.add(at, Alarm::Waiter(id));
         }
         // Its turn may have come all the same: it may have a reservation.
         if refusal != Refusal::Held && self.is_next(store, id, lock, reserved.as_ref()) {
-            self.serve(scene, store);
+            self.serve(store);
         }
-        let mut soon = SOON;
+        let mut soon = intervals::AFTER_WAIT_BEGAN;
         if let Some(reserved) = reserved {
             self.look_by(store, reserved.end);
-            soon = LOOK_AGAIN_RESERVED;
+            soon = intervals::RESERVED;
         }
         match self.answers.iter().position(|(answered, _)| *answered == id) {
             None => {
@@ -260,6 +259,3 @@ impl Engine {
         std::mem::take(&mut self.answers)
     }
 }
-
-/// How soon a lock is looked at for which somebody begins to wait, in ms.
-const SOON: Millis = 50;

@@ -19,6 +19,8 @@ pub struct Store<'c> {
     pub(super) access: Access,
     /// The key events that somebody wants.
     pub(super) asked: AskedFor,
+    /// Whether a client's command works on it, which the server has allowed.
+    pub(super) is_allowed: bool,
     /// Whether the server has counted a change that nobody hears of.
     pub(super) counted: Cell<bool>,
     /// The time, once it was asked for.
@@ -105,6 +107,7 @@ impl<'c> Store<'c> {
             name,
             access,
             asked: db.ctx().asked_for(),
+            is_allowed: false,
             counted: Cell::new(false),
             now: Cell::new(None),
             hash: db.open(key, access),

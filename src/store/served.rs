@@ -37,10 +37,15 @@ impl<'c> Store<'c> {
         !ctx.writes_are_paused() && ctx.would_write(&probe(self.name)).is_ok()
     }
 
+    /// A client's command works on this lock, and the server has allowed that.
+    pub fn allow(&mut self) {
+        self.is_allowed = true;
+    }
+
     /// Whether the server would let a waiter's own command write now: the same, and there
-    /// is memory for it.
+    /// is memory for it, which is no matter for a command that only gives back.
     pub fn may_grant(&self) -> bool {
-        !self.db.ctx().situation().out_of_memory && self.may_write()
+        !self.db.ctx().situation().out_of_memory && (self.is_allowed || self.may_write())
     }
 }
 
