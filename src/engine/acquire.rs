@@ -2,14 +2,14 @@
 
 use super::bindings::Returned;
 use super::tracked::Grant;
+use super::transaction::LockTxn;
 use super::wait::Waiting;
 use super::{end_of, Engine, Error};
 use crate::core::{
-    self, End, Lock, Millis, NotHeld, Refusal, RequestError, Reservation, Token, Verdict, WaiterId,
-    Want,
+    self, End, Lock, Millis, Refusal, RequestError, Reservation, Token, Verdict, WaiterId, Want,
 };
 use crate::ffi::{Ctx, Str};
-use crate::store::{Owner, Reserved, Seen, Store, Survey, What};
+use crate::store::{Owner, Reserved, Store, Survey, What};
 
 /// A request for a hold.
 pub struct Ask<'a> {
@@ -70,102 +70,7 @@ impl Engine {
             true => Some(session_client(ctx)?),
             false => None,
         };
-        self.on_lock(ctx, ask.key, |engine, store| engine.acquire_on(store, &owner, ask, session))
-    }
-
-    #[inline(always)]
-    fn acquire_on(
-        &mut self,
-        store: &mut Store<'_>,
-        owner: &Owner<'_>,
-        ask: &Ask<'_>,
-        session: Option<u64>,
-    ) -> Result<Acquired, Error> {
-        end_of(store, ask.lease)?;
-        let reserve = ask.reserve.map(|ms| end_of(store, ms)).transpose()?;
-        let timeout = ask.block.filter(|ms| *ms > 0);
-        if timeout.is_some_and(|ms| End::of_lease(store.now(), ms).is_none()) {
-            return Err(Error::InvalidTimeout);
-        }
-        let Ask { want, lease, once, fence, .. } = *ask;
-        let terms = Terms { want, lease, once, fence, session };
-        let taken = self.take(store, owner, terms, Queueing::Behind)?;
-        let (lock, refusal, reserved, reservation) = match taken {
-            Taken::Held(grant) => {
-                self.serve_holder(store, owner.bytes());
-                if core::lets_others_in(ask.want, self.settings.policy) {
-                    self.serve(store);
-                }
-                return Ok(Acquired::Held(grant.token));
-            }
-            Taken::Refused { lock, refusal, reserved, reservation } => {
-                (lock, refusal, reserved, reservation)
-            }
-        };
-        if ask.block.is_some() && store.ctx().situation().may_block {
-            let waiting = Waiting { terms, timeout, refusal, reserved };
-            return self.wait(store, owner, &lock, waiting);
-        }
-        if let Some(end) = reserve {
-            if self.waits.may_reserve(&store.lock(), reservation) {
-                store.reserve(ask.owner, end);
-            }
-        }
-        Ok(Acquired::Refused(left(store, &lock, refusal, reserved, reservation)))
-    }
-
-    /// Tries a request.
-    pub(super) fn take(
-        &mut self,
-        store: &mut Store<'_>,
-        owner: &Owner<'_>,
-        terms: Terms,
-        queueing: Queueing,
-    ) -> Result<Taken, Error> {
-        let lease = end_of(store, terms.lease)?;
-        let survey = if terms.want == Want::Upgrade { Survey::Presence } else { Survey::Mode };
-        let seen = self.look(store, owner, survey)?;
-        let lock = &seen.lock;
-        let reserved = match terms.want {
-            // A holder is not held up by a reservation, nor does it consume one.
-            Want::Read if !lock.own.is_empty() => None,
-            // Nor is one who upgrades, also not by a key that holds none.
-            Want::Upgrade => store.reservation().unwrap_or_default(),
-            Want::Read | Want::Write => store.reservation()?,
-        };
-        let by = reserved.as_ref().map(|reserved| reserved.owner.as_slice());
-        let (want, policy) = (terms.want, self.settings.policy);
-        let reservation = core::reservation(by, owner.bytes(), want, lock, policy);
-        let is_behind = queueing == Queueing::Behind
-            && self.waits.holds_up(&store.lock(), lock, owner.bytes(), want, reservation);
-        let meant = self.meant_by_once(store, &seen, owner.bytes(), terms);
-        let decided = core::Terms { lease, once: terms.once, meant };
-        let verdict = match core::decide(lock, want, decided, reservation, is_behind) {
-            Err(RequestError::NotHeld(reason)) => self.settled(store, &seen, owner, Err(reason))?,
-            verdict => verdict?,
-        };
-        match verdict {
-            Verdict::Granted(after) => {
-                let token = terms.fence.then(|| self.token(store, &seen, owner)).transpose()?;
-                self.commit(store, &seen, owner, &after)?;
-                if let Some(token) = token {
-                    self.hand_out(store, owner, token);
-                } else if terms.want != Want::Read && seen.lock.own.writes == 0 {
-                    // What ended the last writer's time may not have been seen.
-                    self.forget_token(store);
-                }
-                if terms.want != Want::Read && reservation == Reservation::Own {
-                    store.consume_reservation();
-                }
-                store.notice(What::Acquired);
-                let grant = self.name_grant(store, &seen, owner, &after, terms, meant);
-                Ok(Taken::Held(Grant { token, ..grant }))
-            }
-            Verdict::Refused(refusal) => {
-                self.commit(store, &seen, owner, lock)?;
-                Ok(Taken::Refused { lock: seen.lock, refusal, reserved, reservation })
-            }
-        }
+        self.on_lock(ctx, ask.key, |txn| txn.acquire(&owner, ask, session))
     }
 
     /// DOWNGRADE.
@@ -177,37 +82,125 @@ impl Engine {
         lease: Millis,
     ) -> Result<(), Error> {
         let owner = Owner::new(owner)?;
-        self.on_lock(ctx, key, |engine, store| {
-            let end = end_of(store, lease)?;
-            let seen = engine.look(store, &owner, Survey::Ends)?;
+        self.on_lock(ctx, key, |txn| {
+            let end = end_of(txn.store, lease)?;
+            let seen = txn.look(&owner, Survey::Ends)?;
             let after = core::downgrade(&seen.lock, end);
-            let after = engine.settled(store, &seen, &owner, after)?;
-            let returned = engine.choose_downgraded(store, owner.bytes(), &seen);
-            engine.commit_return(store, &seen, &owner, &after, returned)?;
+            let after = txn.settled(&seen, &owner, after)?;
+            let returned = txn.engine.choose_downgraded(txn.store, owner.bytes(), &seen);
+            txn.commit_return(&seen, &owner, &after, returned)?;
             if let Returned::Downgraded(Some(id)) = returned {
-                engine.renew_downgraded(ctx, id, lease);
+                txn.engine.renew_downgraded(ctx, id, lease);
             }
-            engine.rely_on_highest(store, &seen, &owner, &after);
-            store.notice(What::Released);
-            engine.figures.count_released(seen.lock.own.writes);
-            engine.serve(store);
+            txn.engine.rely_on_highest(txn.store, &seen, &owner, &after);
+            txn.store.notice(What::Released);
+            txn.engine.figures.count_released(seen.lock.own.writes);
+            txn.serve();
             Ok(())
         })
     }
+}
 
-    /// A rule's result; when it is NOTHELD, the lapsed holds that the look met
-    /// (often the very reason) are removed first.
-    pub(super) fn settled<T>(
+impl LockTxn<'_, '_> {
+    /// RLOCK, WLOCK and UPGRADE.
+    #[inline(always)]
+    fn acquire(
         &mut self,
-        store: &mut Store<'_>,
-        seen: &Seen,
         owner: &Owner<'_>,
-        result: Result<T, NotHeld>,
-    ) -> Result<T, Error> {
-        if result.is_err() {
-            self.commit(store, seen, owner, &seen.lock)?;
+        ask: &Ask<'_>,
+        session: Option<u64>,
+    ) -> Result<Acquired, Error> {
+        end_of(self.store, ask.lease)?;
+        let reserve = ask.reserve.map(|ms| end_of(self.store, ms)).transpose()?;
+        let timeout = ask.block.filter(|ms| *ms > 0);
+        if timeout.is_some_and(|ms| End::of_lease(self.store.now(), ms).is_none()) {
+            return Err(Error::InvalidTimeout);
         }
-        Ok(result?)
+        let Ask { want, lease, once, fence, .. } = *ask;
+        let terms = Terms { want, lease, once, fence, session };
+        let taken = self.take(owner, terms, Queueing::Behind)?;
+        let (lock, refusal, reserved, reservation) = match taken {
+            Taken::Held(grant) => {
+                self.serve_holder(owner.bytes());
+                if core::lets_others_in(ask.want, self.engine.settings.policy) {
+                    self.serve();
+                }
+                return Ok(Acquired::Held(grant.token));
+            }
+            Taken::Refused { lock, refusal, reserved, reservation } => {
+                (lock, refusal, reserved, reservation)
+            }
+        };
+        if ask.block.is_some() && self.store.ctx().situation().may_block {
+            let waiting = Waiting { terms, timeout, refusal, reserved };
+            return self.wait(owner, &lock, waiting);
+        }
+        if let Some(end) = reserve {
+            if self.engine.waits.may_reserve(&self.store.lock(), reservation) {
+                self.store.reserve(ask.owner, end);
+            }
+        }
+        Ok(Acquired::Refused(left(self.store, &lock, refusal, reserved, reservation)))
+    }
+
+    /// Tries a request.
+    pub fn take(
+        &mut self,
+        owner: &Owner<'_>,
+        terms: Terms,
+        queueing: Queueing,
+    ) -> Result<Taken, Error> {
+        let lease = end_of(self.store, terms.lease)?;
+        let survey = if terms.want == Want::Upgrade { Survey::Presence } else { Survey::Mode };
+        let seen = self.look(owner, survey)?;
+        let lock = &seen.lock;
+        let reserved = match terms.want {
+            // A holder is not held up by a reservation, nor does it consume one.
+            Want::Read if !lock.own.is_empty() => None,
+            // Nor is one who upgrades, also not by a key that holds none.
+            Want::Upgrade => self.store.reservation().unwrap_or_default(),
+            Want::Read | Want::Write => self.store.reservation()?,
+        };
+        let by = reserved.as_ref().map(|reserved| reserved.owner.as_slice());
+        let (want, policy) = (terms.want, self.engine.settings.policy);
+        let reservation = core::reservation(by, owner.bytes(), want, lock, policy);
+        let is_behind = queueing == Queueing::Behind
+            && self.engine.waits.holds_up(
+                &self.store.lock(),
+                lock,
+                owner.bytes(),
+                want,
+                reservation,
+            );
+        let meant = self.engine.meant_by_once(self.store, &seen, owner.bytes(), terms);
+        let decided = core::Terms { lease, once: terms.once, meant };
+        let verdict = match core::decide(lock, want, decided, reservation, is_behind) {
+            Err(RequestError::NotHeld(reason)) => self.settled(&seen, owner, Err(reason))?,
+            verdict => verdict?,
+        };
+        match verdict {
+            Verdict::Granted(after) => {
+                let token =
+                    terms.fence.then(|| self.engine.token(self.store, &seen, owner)).transpose()?;
+                self.commit(&seen, owner, &after)?;
+                if let Some(token) = token {
+                    self.engine.hand_out(self.store, owner, token);
+                } else if terms.want != Want::Read && seen.lock.own.writes == 0 {
+                    // What ended the last writer's time may not have been seen.
+                    self.engine.forget_token(self.store);
+                }
+                if terms.want != Want::Read && reservation == Reservation::Own {
+                    self.store.consume_reservation();
+                }
+                self.store.notice(What::Acquired);
+                let grant = self.engine.name_grant(self.store, &seen, owner, &after, terms, meant);
+                Ok(Taken::Held(Grant { token, ..grant }))
+            }
+            Verdict::Refused(refusal) => {
+                self.commit(&seen, owner, lock)?;
+                Ok(Taken::Refused { lock: seen.lock, refusal, reserved, reservation })
+            }
+        }
     }
 }
 

@@ -4,8 +4,7 @@
 use super::acquire::Terms;
 use super::alarms::Alarm;
 use super::memory::LockId;
-use super::tracked::{Answer, Grant, Hold, Ids, Session, Tracked, TrackedId};
-use super::wait::{InFlight, Waiter};
+use super::tracked::{Delivery, Grant, Hold, Ids, Session, Tracked, TrackedId};
 use super::Engine;
 use crate::core::{self, Kind, Lock, Millis};
 use crate::ffi::Text;
@@ -83,21 +82,6 @@ impl Engine {
         grant
     }
 
-    /// Tracks what a waiter was granted until its answer has arrived.
-    pub(super) fn track_answer(&mut self, grant: &mut Grant, waiter: &Waiter) {
-        match grant.tracked {
-            Some(id) if grant.is_new => self.tracked.set_answer(id, Answer::UnderWay),
-            Some(id) => self.tracked.set_answer(id, Answer::ReliedOn),
-            None if grant.is_new => {
-                let (lock, owner) = (waiter.lock().clone(), waiter.owner.clone());
-                let id = self.tracked.add(lock, owner, grant.hold);
-                self.tracked.set_answer(id, Answer::UnderWay);
-                grant.tracked = Some(id);
-            }
-            None => {}
-        }
-    }
-
     /// Who asked for a DOWNGRADE relies on the read hold that it was told of.
     pub(super) fn rely_on_highest(
         &mut self,
@@ -117,50 +101,12 @@ impl Engine {
     /// learns of it, it stays all the same.
     fn rely_on(&mut self, lock: LockRef<'_>, owner: &[u8], hold: Hold) {
         let holds = self.tracked.holds_of(lock, owner).filter(|(_, other)| other.hold == hold);
-        let answers: SmallVec<[_; 2]> = holds.map(|(id, tracked)| (id, tracked.answer)).collect();
+        let answers: SmallVec<[_; 2]> = holds.map(|(id, tracked)| (id, tracked.delivery)).collect();
         for (id, answer) in answers {
-            if answer == Answer::UnderWay {
-                self.tracked.set_answer(id, Answer::ReliedOn);
+            if answer == Delivery::UnderWay {
+                self.tracked.set_delivery(id, Delivery::ReliedOn);
             }
             self.tracked.set_lost(id, false);
-        }
-    }
-
-    /// The waiter has its answer.
-    pub(super) fn told(&mut self, grant: Option<Grant>) {
-        if let Some(id) = grant.and_then(|grant| grant.tracked) {
-            self.tracked.set_answer(id, Answer::Told);
-            self.untrack_if_plain(id);
-        }
-    }
-
-    /// The waiter never got its answer. What it was granted goes, unless it has ended
-    /// already, or somebody else relies on it. A connection that stays open was told of
-    /// another end, so it has nothing then; one that is closing has what is bound to it.
-    pub(super) fn not_told(&mut self, in_flight: &InFlight, is_closing: bool) {
-        let Some(id) = in_flight.grant.and_then(|grant| grant.tracked) else {
-            return;
-        };
-        let client = in_flight.waiter.request.client;
-        let Some(tracked) = self.tracked.get(id) else {
-            return;
-        };
-        if tracked.answer == Answer::UnderWay {
-            self.tracked.set_lost(id, true);
-            self.gone.push(id);
-            return;
-        }
-        let is_bound = tracked.session.is_some_and(|session| session.client == client);
-        if is_bound && !is_closing && !self.gone_clients.contains(&client) {
-            self.bind(id, None);
-        }
-        self.tracked.set_answer(id, Answer::Told);
-        self.untrack_if_plain(id);
-    }
-
-    fn untrack_if_plain(&mut self, id: TrackedId) {
-        if self.tracked.get(id).is_some_and(|tracked| tracked.session.is_none()) {
-            self.untrack(id);
         }
     }
 

@@ -1,9 +1,10 @@
 //! Circles of owners that wait for each other: who holds the locks, for the search in
 //! `core/wait`.
 
+use super::deliveries::Answer;
 use super::memory::LockId;
 use super::pass::Pass;
-use super::wait::{Answer, Asked};
+use super::wait::Asked;
 use super::{Engine, Error};
 use crate::core::wait::{circle_through, suspects, Holders, WaitList};
 use crate::core::{Mode, OwnerId};

@@ -7,7 +7,7 @@
 //! come to the same figures.
 
 use super::clock::Steady;
-use super::wait::{Answer, InFlight};
+use super::deliveries::{Answer, InFlight};
 use super::waits::Waits;
 use super::{Acquired, Engine, Error};
 

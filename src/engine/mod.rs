@@ -10,18 +10,20 @@ mod bindings;
 mod choice;
 mod clock;
 mod deadlock;
+mod deliveries;
+mod due;
 mod error;
+mod external;
 mod fence;
 mod figures;
-mod foreign;
 mod inspect;
 mod intervals;
-mod lapse;
 mod last;
 mod memory;
 mod pass;
 mod readers;
 mod release;
+mod remember;
 mod serve;
 mod sessions;
 mod settings;
@@ -29,6 +31,7 @@ mod slab;
 mod slots;
 mod sweep;
 mod tracked;
+mod transaction;
 mod unserved;
 mod wait;
 mod waits;
@@ -36,22 +39,24 @@ mod wheel;
 
 pub use acquire::{Acquired, Ask};
 pub use clock::Moment;
+pub use deliveries::Answer;
 pub use error::Error;
+pub use external::Change;
 pub use figures::{Figures, Progress};
-pub use foreign::Change;
 pub use inspect::{Holder, Picture, QueueLength, WaiterPicture};
-pub use wait::{Answer, Left};
+pub use wait::Left;
 
 use crate::core::wait::WaitList;
 use crate::core::{End, Millis, Policy, WaiterId};
 use crate::store::{Channels, ClusterPublish, Store};
 use alarms::Alarms;
 use clock::Clock;
+use deliveries::InFlight;
 use hashbrown::HashMap;
 use memory::{LockId, Memory};
 use std::collections::BTreeSet;
 use tracked::{AllTracked, TrackedId};
-use wait::{Asked, InFlight};
+use wait::Asked;
 
 /// What an operator can set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

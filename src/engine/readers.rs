@@ -54,12 +54,12 @@ impl Readers {
     }
 
     /// The end of the first.
-    fn earliest(&self) -> End {
+    pub fn earliest(&self) -> End {
         self.by_end.first().map_or(End::Never, |(end, ..)| *end)
     }
 
     /// An owner whose hold has lapsed.
-    fn lapsed(&self, is_past: impl Fn(End) -> bool) -> Option<OwnerId> {
+    pub fn lapsed(&self, is_past: impl Fn(End) -> bool) -> Option<OwnerId> {
         self.by_end.first().filter(|(end, ..)| is_past(*end)).map(|(_, owner, _)| owner.clone())
     }
 }
@@ -167,27 +167,6 @@ impl Engine {
                 readers.set(&owner, &ends);
             }
             known.readers = Some(Box::new(readers));
-        }
-    }
-
-    /// Removes the lapsed holds of a lock whose readers are remembered, one
-    /// owner after the other. The earliest end of the rest; None when the lock
-    /// has to be looked at as a whole.
-    pub(super) fn lapse_readers(&mut self, store: &mut Store<'_>) -> Option<End> {
-        loop {
-            let known = self.memory.get(store.lock())?;
-            let readers = known.readers.as_ref()?;
-            let Some(lapsed) = readers.lapsed(|end| store.is_past(end)) else {
-                return Some(readers.earliest());
-            };
-            let name = crate::ffi::Text::new(&lapsed);
-            let owner = Owner::new(&name).ok()?;
-            let seen = self.look(store, &owner, Survey::Ends).ok()?;
-            if seen.lock.is_free() || self.commit(store, &seen, &owner, &seen.lock).is_err() {
-                return None;
-            }
-            // Whatever the keys say, this one is done with.
-            self.remember_reader(store, &lapsed, &seen.lock.own.reads);
         }
     }
 }

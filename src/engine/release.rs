@@ -1,12 +1,13 @@
 //! Giving holds back, making them last, and breaking locks open.
 
 use super::bindings::Returned;
+use super::transaction::LockTxn;
 use super::{end_of, Engine, Error};
 use crate::core::{self, End, Lock, Millis, Mode, Which};
 use crate::ffi::{Ctx, Str};
 use crate::store::{Forced, Owner, Store, Survey, What};
 
-use super::lapse::Due;
+use super::remember::Due;
 
 impl Engine {
     /// UNLOCK. True when the lock is now free of all holds that there were.
@@ -18,52 +19,26 @@ impl Engine {
         which: Which,
     ) -> Result<bool, Error> {
         let owner = Owner::new(owner)?;
-        self.on_lock(ctx, key, |engine, store| {
-            if engine.has_queue(store) {
-                store.await_successor();
+        self.on_lock(ctx, key, |txn| {
+            if txn.engine.has_queue(txn.store) {
+                txn.store.await_successor();
             }
-            let reserved = which == Which::All && is_reserved_by(store, &owner);
-            let after = match engine.give_back(store, &owner, which) {
+            let reserved = which == Which::All && is_reserved_by(txn.store, &owner);
+            let after = match txn.give_back(&owner, which) {
                 // The reservation is all that it has.
-                Err(Error::NotHeld(_)) if reserved => {
-                    engine.look(store, &owner, Survey::Presence)?.lock
-                }
+                Err(Error::NotHeld(_)) if reserved => txn.look(&owner, Survey::Presence)?.lock,
                 after => {
                     let after = after?;
-                    store.notice(What::Released);
+                    txn.store.notice(What::Released);
                     after
                 }
             };
             if reserved {
-                store.consume_reservation();
+                txn.store.consume_reservation();
             }
-            engine.serve(store);
+            txn.serve();
             Ok(after.is_free())
         })
-    }
-
-    fn give_back(
-        &mut self,
-        store: &mut Store<'_>,
-        owner: &Owner<'_>,
-        which: Which,
-    ) -> Result<Lock, Error> {
-        let is_tracked = self.tracked.has(store.lock());
-        let survey = if is_tracked { Survey::Ends } else { Survey::Release };
-        let seen = self.look(store, owner, survey)?;
-        let returned = match is_tracked {
-            true => self.choose(store, owner.bytes(), &seen, which),
-            false => Returned::Nothing,
-        };
-        let rank = match returned {
-            Returned::Read(rank) => Some(rank),
-            _ => None,
-        };
-        let after = core::release(&seen.lock, which, rank);
-        let after = self.settled(store, &seen, owner, after)?;
-        self.commit_return(store, &seen, owner, &after, returned)?;
-        self.figures.count_released(seen.lock.own.count() - after.own.count());
-        Ok(after)
     }
 
     /// RENEW.
@@ -75,30 +50,51 @@ impl Engine {
         lease: Millis,
     ) -> Result<(), Error> {
         let owner = Owner::new(owner)?;
-        self.on_lock(ctx, key, |engine, store| {
-            let lease = end_of(store, lease)?;
-            let seen = engine.look(store, &owner, Survey::Mode)?;
+        self.on_lock(ctx, key, |txn| {
+            let lease = end_of(txn.store, lease)?;
+            let seen = txn.look(&owner, Survey::Mode)?;
             let after = core::renew(&seen.lock, lease);
-            let after = engine.settled(store, &seen, &owner, after)?;
-            engine.commit(store, &seen, &owner, &after)
+            let after = txn.settled(&seen, &owner, after)?;
+            txn.commit(&seen, &owner, &after)
         })
     }
 
     /// FORCEUNLOCK. False when there was nothing to remove.
     pub fn force(&mut self, ctx: Ctx<'_>, key: &Str, only: Option<Mode>) -> Result<bool, Error> {
-        self.on_lock(ctx, key, |engine, store| {
-            let last = engine.last_owner(store);
-            let forced = store.force(only, last.as_deref())?;
+        self.on_lock(ctx, key, |txn| {
+            let last = txn.engine.last_owner(txn.store);
+            let forced = txn.store.force(only, last.as_deref())?;
             if let Forced::Lock(holds) = forced {
-                engine.figures.count_released(holds);
-                store.notice(What::Released);
+                txn.engine.figures.count_released(holds);
+                txn.store.notice(What::Released);
             }
             if forced != Forced::Nothing {
-                engine.remember(store, &Lock::free(), |_| 0, End::Never, Due::Exactly);
-                engine.serve(store);
+                txn.engine.remember(txn.store, &Lock::free(), |_| 0, End::Never, Due::Exactly);
+                txn.serve();
             }
             Ok(forced != Forced::Nothing)
         })
+    }
+}
+
+impl LockTxn<'_, '_> {
+    fn give_back(&mut self, owner: &Owner<'_>, which: Which) -> Result<Lock, Error> {
+        let is_tracked = self.engine.tracked.has(self.store.lock());
+        let survey = if is_tracked { Survey::Ends } else { Survey::Release };
+        let seen = self.look(owner, survey)?;
+        let returned = match is_tracked {
+            true => self.engine.choose(self.store, owner.bytes(), &seen, which),
+            false => Returned::Nothing,
+        };
+        let rank = match returned {
+            Returned::Read(rank) => Some(rank),
+            _ => None,
+        };
+        let after = core::release(&seen.lock, which, rank);
+        let after = self.settled(&seen, owner, after)?;
+        self.commit_return(&seen, owner, &after, returned)?;
+        self.engine.figures.count_released(seen.lock.own.count() - after.own.count());
+        Ok(after)
     }
 }
 

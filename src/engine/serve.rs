@@ -1,59 +1,60 @@
 //! Serving a lock's queue.
 
 use super::acquire::{Queueing, Taken};
+use super::deliveries::Answer;
 use super::intervals;
 use super::memory::LockId;
 use super::tracked::Grant;
-use super::wait::{Answer, Asked, Waiter};
+use super::transaction::LockTxn;
+use super::wait::{Asked, Waiter};
 use super::{Engine, Error};
 use crate::core::wait::{self, Attempt, Ended, Holders, Locks, WaitList};
 use crate::core::{Mode, OwnerId, WaiterId};
 use crate::store::{Owner, Store};
 
-impl Engine {
+impl LockTxn<'_, '_> {
     /// Grants to those who wait, as far as the rules and the server allow.
-    pub(super) fn serve(&mut self, store: &mut Store<'_>) {
-        self.with_queue(store, |turns, lock| wait::serve(turns, lock));
+    pub fn serve(&mut self) {
+        self.with_queue(wait::serve);
     }
 
     /// Serves the other waiters of an owner that has just been granted a hold.
-    pub(super) fn serve_holder(&mut self, store: &mut Store<'_>, owner: &[u8]) {
-        self.with_queue(store, |turns, lock| {
-            wait::serve_holder(turns, lock, &owner.into());
-        });
+    pub fn serve_holder(&mut self, owner: &[u8]) {
+        self.with_queue(|txn, lock| wait::serve_holder(txn, lock, &owner.into()));
     }
 
     /// Has the queue served, if there is one and the server allows it.
-    fn with_queue(
-        &mut self,
-        store: &mut Store<'_>,
-        serve: impl FnOnce(&mut Turns<'_, '_>, &LockId),
-    ) {
-        if self.waits.is_empty() {
+    fn with_queue(&mut self, serve: impl FnOnce(&mut Self, &LockId)) {
+        let LockTxn { engine, store } = self;
+        if engine.waits.is_empty() {
             return;
         }
-        let Some(lock) = self.waits.lock(&store.lock()) else {
+        let Some(lock) = engine.waits.lock(&store.lock()) else {
             return;
         };
-        if self.gives_back {
-            if self.freed.last() != Some(&lock) {
-                self.freed.push(lock);
+        if engine.gives_back {
+            if engine.freed.last() != Some(&lock) {
+                engine.freed.push(lock);
             }
             return;
         }
         if !store.may_grant() {
-            self.try_again(store);
+            engine.try_again(store);
             return;
         }
-        serve(&mut Turns { engine: self, store }, &lock);
-        if self.has_queue(store) {
-            let mode = self.memory.get(store.lock()).and_then(|known| known.mode);
-            self.look_within(store, intervals::of_queue(self.waits.queue_count(), store, mode));
+        serve(self, &lock);
+        let LockTxn { engine, store } = self;
+        if engine.has_queue(store) {
+            let mode = engine.memory.get(store.lock()).and_then(|known| known.mode);
+            let soon = intervals::of_queue(engine.waits.queue_count(), store, mode);
+            engine.look_within(store, soon);
         } else {
-            self.forget_if_idle(lock.get());
+            engine.forget_if_idle(lock.get());
         }
     }
+}
 
+impl Engine {
     /// Whether anybody waits for the lock.
     pub(super) fn has_queue(&self, store: &Store<'_>) -> bool {
         !self.waits.is_empty() && self.waits.queue(&store.lock()).is_some()
@@ -71,13 +72,7 @@ impl Engine {
     }
 }
 
-/// A lock and all that wait, as the waiting sees them.
-pub(super) struct Turns<'e, 'c> {
-    pub engine: &'e mut Engine,
-    pub store: &'e mut Store<'c>,
-}
-
-impl Holders for Turns<'_, '_> {
+impl Holders for LockTxn<'_, '_> {
     type Lock = LockId;
     type Request = Asked;
 
@@ -90,7 +85,7 @@ impl Holders for Turns<'_, '_> {
     }
 }
 
-impl Locks for Turns<'_, '_> {
+impl Locks for LockTxn<'_, '_> {
     type Grant = Grant;
     type Error = Error;
 
@@ -114,7 +109,7 @@ impl Locks for Turns<'_, '_> {
         let (terms, name) = (waiter.request.terms, waiter.request.name.clone());
         let taken = Owner::new(&name)
             .map_err(Error::from)
-            .and_then(|owner| self.engine.take(self.store, &owner, terms, Queueing::Served));
+            .and_then(|owner| self.take(&owner, terms, Queueing::Served));
         match taken {
             Ok(Taken::Held(grant)) => Attempt::Granted(grant),
             Ok(Taken::Refused { .. }) => Attempt::NotYet,

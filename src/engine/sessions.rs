@@ -4,7 +4,7 @@
 use super::bindings::{renewal, Returned};
 use super::intervals;
 use super::pass::Pass;
-use super::tracked::{Answer, Hold, Session, Tracked, TrackedId};
+use super::tracked::{Delivery, Hold, Session, Tracked, TrackedId};
 use super::{Engine, Error};
 use crate::core::{self, Kind, Which};
 use crate::ffi::{Access, Ctx, Db, Text};
@@ -37,10 +37,11 @@ impl Engine {
             }
         };
         let lease = super::end_of(&store, session.lease)?;
-        self.catch_up(&mut store);
-        let seen = self.look(&store, &owner, Survey::Mode)?;
+        let mut txn = self.on_store(&mut store);
+        txn.catch_up();
+        let seen = txn.look(&owner, Survey::Mode)?;
         let mut after = seen.lock.clone();
-        match self.tracked.get(id).map(|tracked| tracked.hold) {
+        match txn.engine.tracked.get(id).map(|tracked| tracked.hold) {
             Some(Hold::Read(number)) => {
                 if let Some(rank) = seen.rank_of(number) {
                     after.own.reads[rank] = after.own.reads[rank].max(lease);
@@ -51,7 +52,7 @@ impl Engine {
             Some(Hold::Write) | None => {}
         }
         // If it has lapsed it is no longer tracked after this.
-        self.commit(&mut store, &seen, &owner, &after)
+        txn.commit(&seen, &owner, &after)
     }
 
     /// Renews a session hold of a lock whose slot is on its way to another node. Where
@@ -198,13 +199,14 @@ impl Engine {
         };
         let (key, name) = (Text::new(&tracked.lock.name), Text::new(&tracked.owner));
         let mut store = Store::open(ctx.in_db(tracked.lock.db), &key, Access::Write)?;
-        self.catch_up(&mut store);
+        let mut txn = self.on_store(&mut store);
+        txn.catch_up();
         let owner = Owner::new(&name)?;
-        let seen = self.look(&store, &owner, Survey::Ends)?;
-        let Some(tracked) = self.tracked.get(id) else {
+        let seen = txn.look(&owner, Survey::Ends)?;
+        let Some(tracked) = txn.engine.tracked.get(id) else {
             return Ok(());
         };
-        let told = tracked.answer == Answer::Told;
+        let told = tracked.delivery == Delivery::Told;
         let (kind, rank, returned) = match tracked.hold {
             Hold::Read(number) => match seen.rank_of(number) {
                 Some(rank) => (Kind::Read, Some(rank), Returned::Read(rank)),
@@ -215,15 +217,15 @@ impl Engine {
         };
         if returned == Returned::Nothing {
             // It has lapsed.
-            return self.commit(&mut store, &seen, &owner, &seen.lock);
+            return txn.commit(&seen, &owner, &seen.lock);
         }
         let after = core::release(&seen.lock, Which::One(kind), rank)?;
-        self.commit_return(&mut store, &seen, &owner, &after, returned)?;
-        store.notice(What::Released);
+        txn.commit_return(&seen, &owner, &after, returned)?;
+        txn.store.notice(What::Released);
         if told {
-            self.figures.disconnect_releases += 1;
+            txn.engine.figures.disconnect_releases += 1;
         }
-        self.serve(&mut store);
+        txn.serve();
         Ok(())
     }
 }

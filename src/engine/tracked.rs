@@ -67,7 +67,7 @@ pub struct Session {
 
 /// Whether the client that was granted a hold knows of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum Delivery {
     /// It does.
     Told,
     /// The answer is on its way. If it is lost, the hold is taken back.
@@ -84,7 +84,7 @@ pub struct Tracked {
     pub owner: OwnerId,
     pub hold: Hold,
     pub session: Option<Session>,
-    pub answer: Answer,
+    pub delivery: Delivery,
     /// Its client is gone, and it is to be given back, unless somebody relies on it or
     /// binds it before that can be done.
     pub is_lost: bool,
@@ -140,8 +140,8 @@ impl AllTracked {
             of_lock.writer = Some(owner.clone());
         }
         of_lock.owners.entry(owner.clone()).or_default().push(id);
-        let answer = Answer::Told;
-        self.all.insert(id, Tracked { lock, owner, hold, session: None, answer, is_lost: false });
+        let (session, delivery, is_lost) = (None, Delivery::Told, false);
+        self.all.insert(id, Tracked { lock, owner, hold, session, delivery, is_lost });
         id
     }
 
@@ -158,9 +158,9 @@ impl AllTracked {
     }
 
     /// Whether its client knows of it has changed.
-    pub fn set_answer(&mut self, id: TrackedId, answer: Answer) {
+    pub fn set_delivery(&mut self, id: TrackedId, delivery: Delivery) {
         if let Some(tracked) = self.all.get_mut(&id) {
-            tracked.answer = answer;
+            tracked.delivery = delivery;
         }
     }
 

@@ -91,7 +91,7 @@ impl Engine {
         match Store::open(db, key, Access::Write) {
             Ok(mut store) => {
                 // What is no lock after all is nobody's concern here.
-                let _ = self.look_over(&mut store);
+                let _ = self.on_store(&mut store).look_over();
                 Ok(())
             }
             Err(error) if error.is_unserved() => Err(error),

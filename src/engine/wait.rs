@@ -3,11 +3,10 @@
 use super::acquire::{left, Acquired, Terms};
 use super::alarms::Alarm;
 use super::clock::{Moment, Steady};
-use super::figures::Told;
+use super::deliveries::Answer;
 use super::intervals;
 use super::memory::LockId;
-use super::serve::Turns;
-use super::tracked::Grant;
+use super::transaction::LockTxn;
 use super::{Engine, Error};
 use crate::core::wait;
 use crate::core::{reservation, Lock, Millis, Others, OwnerId, Refusal, WaiterId, Want};
@@ -30,15 +29,6 @@ pub(super) struct Asked {
     pub client: u64,
 }
 
-/// A waiter whose answer is on its way.
-pub(super) struct InFlight {
-    pub waiter: Waiter,
-    /// What it was granted.
-    pub grant: Option<Grant>,
-    /// The same, as it is counted.
-    pub told: Told,
-}
-
 /// How a request is going to wait.
 pub(super) struct Waiting {
     pub terms: Terms,
@@ -50,17 +40,6 @@ pub(super) struct Waiting {
     pub reserved: Option<Reserved>,
 }
 
-/// What a waiter is told.
-#[derive(Clone, Debug)]
-pub enum Answer {
-    /// It has the hold.
-    Held(Grant),
-    /// Its time is up; what stands in the way ends in so many ms at the latest.
-    TimedOut(Option<Millis>),
-    /// It failed.
-    Failed(Error),
-}
-
 /// How a waiter left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Left {
@@ -70,17 +49,17 @@ pub enum Left {
     Answered,
 }
 
-impl Engine {
+impl LockTxn<'_, '_> {
     /// Puts a refused request into the queue, unless it would wait for itself.
-    pub(super) fn wait(
+    pub fn wait(
         &mut self,
-        store: &mut Store<'_>,
         owner: &Owner<'_>,
         lock: &Lock,
         waiting: Waiting,
     ) -> Result<Acquired, Error> {
         let Waiting { terms, timeout, refusal, reserved } = waiting;
-        let known = self.waits.queue_mut(&store.lock());
+        let LockTxn { engine, store } = self;
+        let known = engine.waits.queue_mut(&store.lock());
         if let Some(queue) = known.filter(|queue| queue.writer.is_none()) {
             if lock.others == Others::Writer {
                 // All who come after this one will look for him.
@@ -92,37 +71,39 @@ impl Engine {
             name: owner.name().to_text(),
             terms,
             since,
-            until: timeout.map(|ms| (since.after(ms), self.within(store.ctx(), ms))),
+            until: timeout.map(|ms| (since.after(ms), engine.within(store.ctx(), ms))),
             client: store.ctx().client_id().unwrap_or(0),
         };
         let until = asked.until;
-        let name = self.waits.owner(owner.bytes()).cloned();
+        let name = engine.waits.owner(owner.bytes()).cloned();
         let name = name.unwrap_or_else(|| owner.bytes().into());
-        let at = self.waits.lock(&store.lock()).unwrap_or_else(|| store.lock().into());
+        let at = engine.waits.lock(&store.lock()).unwrap_or_else(|| store.lock().into());
         let waiter = Waiter::new(name, at, terms.want, asked);
-        let id = wait::enter(&mut Turns { engine: self, store }, lock, waiter)?;
+        let id = wait::enter(self, lock, waiter)?;
         if let Some((_, at)) = until {
-            self.alarms.add(at, Alarm::Waiter(id));
+            self.engine.alarms.add(at, Alarm::Waiter(id));
         }
         // Its turn may have come all the same: it may have a reservation.
-        if refusal != Refusal::Held && self.is_next(store, id, lock, reserved.as_ref()) {
-            self.serve(store);
+        if refusal != Refusal::Held && self.engine.is_next(self.store, id, lock, reserved.as_ref())
+        {
+            self.serve();
         }
+        let LockTxn { engine, store } = self;
         let mut soon = intervals::AFTER_WAIT_BEGAN;
         if let Some(reserved) = reserved {
-            self.look_by(store, reserved.end);
+            engine.look_by(store, reserved.end);
             soon = intervals::RESERVED;
         }
-        match self.answers.iter().position(|(answered, _)| *answered == id) {
+        match engine.answers.iter().position(|(answered, _)| *answered == id) {
             None => {
-                self.look_within(store, soon);
+                engine.look_within(store, soon);
                 Ok(Acquired::Waiting(id))
             }
             Some(at) => {
-                if let Some(in_flight) = self.in_flight.remove(&id) {
-                    self.told(in_flight.grant);
+                if let Some(in_flight) = engine.in_flight.remove(&id) {
+                    engine.told(in_flight.grant);
                 }
-                match self.answers.swap_remove(at).1 {
+                match engine.answers.swap_remove(at).1 {
                     Answer::Failed(error) => Err(error),
                     Answer::Held(grant) => Ok(Acquired::Held(grant.token)),
                     Answer::TimedOut(left) => Ok(Acquired::Refused(left)),
@@ -130,7 +111,9 @@ impl Engine {
             }
         }
     }
+}
 
+impl Engine {
     /// Whether a new waiter is the next in its queue.
     fn is_next(
         &self,
@@ -146,20 +129,7 @@ impl Engine {
             .is_some_and(|(next, ..)| next == id)
     }
 
-    /// Tells a waiter how it ended, which is on the list no more.
-    pub(super) fn answer(&mut self, id: WaiterId, waiter: Waiter, mut answer: Answer) {
-        self.silence(id, &waiter);
-        let told = Told::of(&answer);
-        let mut granted = None;
-        if let Answer::Held(grant) = &mut answer {
-            self.track_answer(grant, &waiter);
-            granted = Some(*grant);
-        }
-        self.in_flight.insert(id, InFlight { waiter, grant: granted, told });
-        self.answers.push((id, answer));
-    }
-
-    fn silence(&mut self, id: WaiterId, waiter: &Waiter) {
+    pub(super) fn silence(&mut self, id: WaiterId, waiter: &Waiter) {
         if let Some((_, at)) = waiter.request.until {
             self.alarms.remove(at, Alarm::Waiter(id));
         }
@@ -247,15 +217,5 @@ impl Engine {
             Ok(left(&store, &lock, Refusal::Queue, reserved, reservation))
         });
         left.unwrap_or(Some(0))
-    }
-
-    /// Whether answers wait to be sent.
-    pub fn has_answers(&self) -> bool {
-        !self.answers.is_empty()
-    }
-
-    /// The answers that wait to be sent.
-    pub fn take_answers(&mut self) -> Vec<(WaiterId, Answer)> {
-        std::mem::take(&mut self.answers)
     }
 }

@@ -1,0 +1,129 @@
+//! Answers to those that waited: on their way, delivered, or lost.
+
+use super::clock::Steady;
+use super::figures::Told;
+use super::tracked::{Delivery, Grant, TrackedId};
+use super::wait::Waiter;
+use super::{Engine, Error};
+use crate::core::{Millis, WaiterId};
+use crate::ffi::{Ctx, Version};
+
+/// What a waiter is told.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    /// It has the hold.
+    Held(Grant),
+    /// Its time is up; what stands in the way ends in so many ms at the latest.
+    TimedOut(Option<Millis>),
+    /// It failed.
+    Failed(Error),
+}
+
+/// A waiter whose answer is on its way.
+pub(super) struct InFlight {
+    pub waiter: Waiter,
+    /// What it was granted.
+    pub grant: Option<Grant>,
+    /// The same, as it is counted.
+    pub told: Told,
+}
+
+impl Engine {
+    /// Tells a waiter how it ended, which is on the list no more.
+    pub(super) fn answer(&mut self, id: WaiterId, waiter: Waiter, mut answer: Answer) {
+        self.silence(id, &waiter);
+        let told = Told::of(&answer);
+        let mut granted = None;
+        if let Answer::Held(grant) = &mut answer {
+            self.track_answer(grant, &waiter);
+            granted = Some(*grant);
+        }
+        self.in_flight.insert(id, InFlight { waiter, grant: granted, told });
+        self.answers.push((id, answer));
+    }
+
+    /// Whether answers wait to be sent.
+    pub fn has_answers(&self) -> bool {
+        !self.answers.is_empty()
+    }
+
+    /// The answers that wait to be sent.
+    pub fn take_answers(&mut self) -> Vec<(WaiterId, Answer)> {
+        std::mem::take(&mut self.answers)
+    }
+
+    /// The answer with this number was, or could not be, delivered.
+    pub fn answered(&mut self, ctx: Ctx<'_>, id: WaiterId, delivered: bool) {
+        if let Some(in_flight) = self.in_flight.remove(&id) {
+            if delivered {
+                self.figures.delivered(&in_flight, Steady::now(ctx));
+                self.told(in_flight.grant);
+            } else {
+                // An old server leaves a client without any reply that CLIENT
+                // UNBLOCK names just now; it would take the reply to its next
+                // command for this one's.
+                let is_closing = ctx.version().is_none_or(|version| version < KEEPS_REPLIES);
+                if is_closing {
+                    ctx.close_client(in_flight.waiter.request.client);
+                }
+                self.not_told(&in_flight, is_closing);
+            }
+        }
+    }
+
+    /// Tracks what a waiter was granted until its answer has arrived.
+    pub(super) fn track_answer(&mut self, grant: &mut Grant, waiter: &Waiter) {
+        match grant.tracked {
+            Some(id) if grant.is_new => self.tracked.set_delivery(id, Delivery::UnderWay),
+            Some(id) => self.tracked.set_delivery(id, Delivery::ReliedOn),
+            None if grant.is_new => {
+                let (lock, owner) = (waiter.lock().clone(), waiter.owner.clone());
+                let id = self.tracked.add(lock, owner, grant.hold);
+                self.tracked.set_delivery(id, Delivery::UnderWay);
+                grant.tracked = Some(id);
+            }
+            None => {}
+        }
+    }
+
+    /// The waiter has its answer.
+    pub(super) fn told(&mut self, grant: Option<Grant>) {
+        if let Some(id) = grant.and_then(|grant| grant.tracked) {
+            self.tracked.set_delivery(id, Delivery::Told);
+            self.untrack_if_plain(id);
+        }
+    }
+
+    /// The waiter never got its answer. What it was granted goes, unless it has ended
+    /// already, or somebody else relies on it. A connection that stays open was told of
+    /// another end, so it has nothing then; one that is closing has what is bound to it.
+    pub(super) fn not_told(&mut self, in_flight: &InFlight, is_closing: bool) {
+        let Some(id) = in_flight.grant.and_then(|grant| grant.tracked) else {
+            return;
+        };
+        let client = in_flight.waiter.request.client;
+        let Some(tracked) = self.tracked.get(id) else {
+            return;
+        };
+        if tracked.delivery == Delivery::UnderWay {
+            self.tracked.set_lost(id, true);
+            self.gone.push(id);
+            return;
+        }
+        let is_bound = tracked.session.is_some_and(|session| session.client == client);
+        if is_bound && !is_closing && !self.gone_clients.contains(&client) {
+            self.bind(id, None);
+        }
+        self.tracked.set_delivery(id, Delivery::Told);
+        self.untrack_if_plain(id);
+    }
+
+    fn untrack_if_plain(&mut self, id: TrackedId) {
+        if self.tracked.get(id).is_some_and(|tracked| tracked.session.is_none()) {
+            self.untrack(id);
+        }
+    }
+}
+
+/// From here on CLIENT UNBLOCK leaves those alone who have been answered.
+const KEEPS_REPLIES: Version = Version { major: 7, minor: 2, patch: 0 };

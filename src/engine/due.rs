@@ -1,0 +1,142 @@
+//! What is due: by the clock, or since something was noted.
+
+use super::alarms::{Alarm, Next};
+use super::clock::Moment;
+use super::deliveries::Answer;
+use super::intervals;
+use super::pass::Pass;
+use super::{Engine, Error};
+use crate::ffi::{Access, Ctx, Text};
+use crate::store::{LockRef, Store};
+
+impl Engine {
+    /// Does what is due, for the length of a pass.
+    pub fn ring(&mut self, ctx: Ctx<'_>) {
+        let pass = Pass::begin(self.now(ctx));
+        let situation = ctx.situation();
+        let may_write = situation.primary && !situation.loading && !ctx.writes_are_paused();
+        self.unfinished = false;
+        if !situation.primary {
+            self.unblock_all(&pass);
+            if !self.unfinished {
+                self.retire();
+            }
+        } else if may_write {
+            self.try_to_give_back(&pass);
+            self.clear_up(ctx, &pass);
+            self.sweep(ctx, &pass);
+            self.try_unserved(ctx, &pass);
+        }
+        loop {
+            // While it may not write only times are up: the rest stays where it is. So it
+            // does while anything is to be given back: nobody is served by half of it.
+            let next = match may_write && !self.has_to_clear_up() {
+                true => self.alarms.next(pass.now),
+                false => self.alarms.next_waiter(pass.now),
+            };
+            match next {
+                Next::Rings(alarm) => self.do_alarm(ctx, alarm),
+                Next::Moved => {}
+                Next::Nothing => break,
+            }
+            if pass.is_over() {
+                self.unfinished = true;
+                break;
+            }
+        }
+        if may_write && !self.unfinished && std::mem::take(&mut self.waits.unsearched) {
+            // All who may get in have got in.
+            self.break_all_circles(ctx, &pass);
+        }
+        self.tidy_up(&pass);
+        self.not_before = match may_write {
+            true => Moment::PAST,
+            false => self.within(ctx, intervals::NO_WRITES),
+        };
+        self.figures.longest_pass = self.figures.longest_pass.max(pass.micros());
+    }
+
+    /// Does what is due now, where the server takes writes.
+    pub(super) fn do_alarms(&mut self, ctx: Ctx<'_>, pass: &Pass) {
+        loop {
+            match self.alarms.next(pass.now) {
+                Next::Rings(alarm) => self.do_alarm(ctx, alarm),
+                Next::Moved => {}
+                Next::Nothing => return,
+            }
+        }
+    }
+
+    fn do_alarm(&mut self, ctx: Ctx<'_>, alarm: Alarm) {
+        match alarm {
+            Alarm::Waiter(id) => self.time_out(ctx, id),
+            Alarm::Session(id) => {
+                // Why ever it could not be renewed: it ends with its lease.
+                let _ = self.renew_session(ctx, id);
+            }
+            Alarm::Lock(place) => {
+                let Some(known) = self.memory.at_mut(place) else {
+                    return;
+                };
+                known.set_due(None);
+                let key = Text::new(known.name());
+                let lock = LockRef { db: place.db, name: key.bytes() };
+                let opened = Store::open(ctx.in_db(place.db), &key, Access::Write);
+                match opened {
+                    Ok(mut store) => {
+                        let _ = self.on_store(&mut store).look_over();
+                    }
+                    Err(error) if error.is_unserved() => {
+                        self.not_served(ctx.in_db(place.db), &key, error);
+                    }
+                    // What looked like a key of a lock was none.
+                    Err(_) => self.forget_if_idle(lock),
+                }
+            }
+        }
+    }
+
+    /// When there is something to do next.
+    pub fn next_alarm(&self) -> Option<Moment> {
+        let mut next = self.alarms.first_waiter();
+        let mut not_later = |at: Moment| next = Some(next.map_or(at, |next| next.min(at)));
+        if let Some(at) = self.alarms.first_other() {
+            not_later(at.max(self.not_before));
+        }
+        if let Some(sweeping) = &self.sweeping {
+            not_later(sweeping.due.max(self.not_before));
+        }
+        if let Some(at) = self.unserved.next() {
+            not_later(at.max(self.not_before));
+        }
+        if self.has_to_clear_up() || self.waits.unsearched {
+            not_later(self.not_before);
+        }
+        if !self.not_yet.is_empty() {
+            not_later(self.not_yet_due.max(self.not_before));
+        }
+        if self.unfinished || self.is_untidy() {
+            not_later(Moment::PAST);
+        }
+        next
+    }
+
+    /// Sends away who waits at a server that is no primary. Most servers have
+    /// done that by now; Valkey 9 does not in a cluster, where it only redirects
+    /// those that it knows to wait for a key.
+    fn unblock_all(&mut self, pass: &Pass) {
+        while let Some(id) = self.waits.first() {
+            if pass.is_over() {
+                self.unfinished = true;
+                return;
+            }
+            if let Some(waiter) = self.leave(id) {
+                self.answer(id, waiter, Answer::Failed(Error::Elsewhere(UNBLOCKED.into())));
+            }
+        }
+    }
+}
+
+/// What a server tells those that were blocked when it became a replica.
+const UNBLOCKED: &str = "UNBLOCKED force unblock from blocking operation, \
+                         instance state changed (master -> replica?)";

@@ -1,0 +1,210 @@
+//! One lock, from the moment it is opened until a piece of work on it is done.
+//!
+//! Every use case on a lock goes through a [`LockTxn`], top down: the lock is opened and
+//! brought up to date, looked at, changed by what a rule says, its queue is served, and it
+//! is finished. What lives longer than that is the engine's.
+
+use super::bindings::Returned;
+use super::pass::Pass;
+use super::remember::Due;
+use super::{Engine, Error};
+use crate::core::{Announcement, End, Lock, Mode, NotHeld};
+use crate::ffi::{Access, Ctx, Str, Text};
+use crate::store::{self, LockRef, Owner, Seen, Store, Survey, What};
+
+/// Work on one lock.
+pub(super) struct LockTxn<'e, 'c> {
+    pub engine: &'e mut Engine,
+    /// The lock's keys.
+    pub store: &'e mut Store<'c>,
+}
+
+impl Engine {
+    /// Does a command's work on a lock. What lost connections held goes before, and what
+    /// has lapsed. The store stays here, for it is larger than it is quick to move.
+    #[inline(always)]
+    pub(super) fn on_lock<R>(
+        &mut self,
+        ctx: Ctx<'_>,
+        key: &Str,
+        work: impl FnOnce(&mut LockTxn<'_, '_>) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        let db = ctx.db();
+        if self.has_to_clear_up() && !ctx.writes_are_paused() {
+            let pass = Pass::begin(self.now(ctx));
+            self.clear_up(ctx, &pass);
+        }
+        let name = Store::check(db, key, Access::Write)?;
+        if (self.has_to_clear_up() || !self.not_yet.is_empty()) && !ctx.writes_are_paused() {
+            self.clear_up_lock(ctx, LockRef { db: db.number(), name: key.bytes() });
+        }
+        let mut store = Store::of(db, key, name, Access::Write);
+        store.allow();
+        let mut txn = LockTxn { engine: self, store: &mut store };
+        txn.catch_up();
+        let result = work(&mut txn);
+        store.clear_away();
+        result
+    }
+
+    /// The same for work that no command has asked for: a lock whose time has come.
+    pub(super) fn on_store<'e, 'c>(&'e mut self, store: &'e mut Store<'c>) -> LockTxn<'e, 'c> {
+        LockTxn { engine: self, store }
+    }
+}
+
+impl LockTxn<'_, '_> {
+    /// Brings what is remembered up to what the keys say, when nothing is
+    /// remembered or a time has come. Lapsed holds go, and the queue is served.
+    pub fn catch_up(&mut self) {
+        let (engine, store) = (&*self.engine, &*self.store);
+        let due = match engine.memory.get(store.lock()) {
+            None => store.exists(),
+            // Somebody was to hold it: it has lapsed, and its time may have been
+            // put off, as while writes were paused.
+            Some(known) if known.mode.is_some() && !store.exists() => true,
+            // Its only hold ends with the key.
+            Some(known) if known.is_written_once() && !engine.has_queue(store) => false,
+            Some(known) => known.due().is_some_and(|due| engine.clock.when(store.now()) > due),
+        };
+        if due {
+            // What is no lock is for the command to say.
+            let _ = self.look_over();
+        }
+    }
+
+    /// Looks at the lock as an owner sees it.
+    #[inline]
+    pub fn look(&mut self, owner: &Owner<'_>, survey: Survey) -> Result<Seen, store::Error> {
+        self.engine.look(self.store, owner, survey)
+    }
+
+    /// Makes the lock that was `seen` into `after`, and remembers it.
+    pub fn commit(&mut self, seen: &Seen, owner: &Owner<'_>, after: &Lock) -> Result<(), Error> {
+        self.commit_return(seen, owner, after, Returned::Nothing)
+    }
+
+    /// The same, where the owner gives something back.
+    pub fn commit_return(
+        &mut self,
+        seen: &Seen,
+        owner: &Owner<'_>,
+        after: &Lock,
+        returned: Returned,
+    ) -> Result<(), Error> {
+        let LockTxn { engine, store } = self;
+        let last = engine.last_owner(store);
+        store.commit(seen, owner, after, last.as_deref())?;
+        let lapsed = seen.lapsed();
+        if lapsed > 0 || seen.has_outlived() {
+            store.notice(What::Lapsed);
+            engine.figures.count_lapsed(lapsed);
+        }
+        engine.follow(store, owner.bytes(), seen, after, returned);
+        if after.mode() == Some(Mode::Read) {
+            engine.remember_reader(store, owner.bytes(), &after.own.reads);
+        }
+        let earliest = after.own.reads.iter().copied().fold(after.end, End::min);
+        let gone = seen.lock.own.count().saturating_add(lapsed);
+        let holds = |before| after.own.count().saturating_add(before).saturating_sub(gone);
+        engine.remember(store, after, holds, earliest, Due::NotLater);
+        engine.remember_last(store, owner.bytes(), after);
+        Ok(())
+    }
+
+    /// A rule's result; when it is NOTHELD, the lapsed holds that the look met
+    /// (often the very reason) are removed first.
+    pub fn settled<T>(
+        &mut self,
+        seen: &Seen,
+        owner: &Owner<'_>,
+        result: Result<T, NotHeld>,
+    ) -> Result<T, Error> {
+        if result.is_err() {
+            self.commit(seen, owner, &seen.lock)?;
+        }
+        Ok(result?)
+    }
+
+    /// Looks at the whole lock: removes what has lapsed, announces what ended,
+    /// sets the next timer and serves the queue.
+    pub fn look_over(&mut self) -> Result<(), Error> {
+        if let Some(earliest) = self.lapse_readers() {
+            let seen = self.look(&Owner::nobody(), Survey::Mode);
+            // Whatever else it is, the look below goes through all of it.
+            if let Some(seen) = seen.ok().filter(|seen| !seen.lock.is_free()) {
+                let earliest = earliest.min(seen.lock.end);
+                let LockTxn { engine, store } = self;
+                engine.remember(store, &seen.lock, |holds| holds, earliest, Due::Exactly);
+                self.serve();
+                return Ok(());
+            }
+        }
+        let LockTxn { engine, store } = self;
+        let owner = Owner::nobody();
+        let seen = match store.look(&owner, Survey::Ends) {
+            Ok(seen) => seen,
+            Err(error) => {
+                engine.remember(store, &Lock::free(), |_| 0, End::Never, Due::Exactly);
+                engine.fail_queue(store, &Error::Store(error.clone()));
+                return Err(error.into());
+            }
+        };
+        let known = engine.memory.get(store.lock());
+        let before = known.and_then(|known| Some((known.mode?, known.holds)));
+        let mut after = seen.lock.clone();
+        if after.mode() == Some(Mode::Read) {
+            // Somebody may have shortened the hash's expiry below a reader's.
+            after.lengthen_to_readers();
+        }
+        let last = engine.last_owner(store);
+        store.commit(&seen, &owner, &after, last.as_deref())?;
+        engine.follow(store, owner.bytes(), &seen, &after, Returned::Nothing);
+        engine.verify_tracked(store);
+        engine.figures.count_lapsed(seen.lapsed());
+        if let (false, Some((mode, holds))) = (seen.has_hash(), before) {
+            let ended = match mode {
+                Mode::Read => Announcement::ReadFreed,
+                Mode::Write => Announcement::WriteEnded,
+            };
+            store.announce(Some(ended), last.as_deref().unwrap_or_default());
+            engine.figures.count_lapsed(holds.into());
+        }
+        if seen.has_lapsed() || !seen.has_hash() && before.is_some() {
+            store.notice(What::Lapsed);
+        }
+        let earliest = seen.earliest.min(after.end);
+        engine.remember(store, &after, |_| seen.holds, earliest, Due::Exactly);
+        engine.remember_readers(store);
+        engine.remember_last(store, owner.bytes(), &after);
+        if engine.has_queue(store) {
+            // Others (SWAPDB, a script) may have made holders of some who wait.
+            for owner in engine.waiting_among(store).unwrap_or_default() {
+                self.serve_holder(&owner);
+            }
+        }
+        self.serve();
+        Ok(())
+    }
+
+    /// Removes the lapsed holds of a lock whose readers are remembered, one
+    /// owner after the other. The earliest end of the rest; None when the lock
+    /// has to be looked at as a whole.
+    fn lapse_readers(&mut self) -> Option<End> {
+        loop {
+            let known = self.engine.memory.get(self.store.lock())?;
+            let readers = known.readers.as_ref()?;
+            let Some(lapsed) = readers.lapsed(|end| self.store.is_past(end)) else {
+                return Some(readers.earliest());
+            };
+            let name = Text::new(&lapsed);
+            let owner = Owner::new(&name).ok()?;
+            let seen = self.look(&owner, Survey::Ends).ok()?;
+            if seen.lock.is_free() || self.commit(&seen, &owner, &seen.lock).is_err() {
+                return None;
+            }
+            // Whatever the keys say, this one is done with.
+            self.engine.remember_reader(self.store, &lapsed, &seen.lock.own.reads);
+        }
+    }
+}
