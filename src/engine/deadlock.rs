@@ -6,7 +6,7 @@ use super::memory::LockId;
 use super::pass::Pass;
 use super::wait::Asked;
 use super::{Engine, Error};
-use crate::core::wait::{circle_through, suspects, Holders, WaitList};
+use crate::core::wait::{circle_through, suspects, Holders, Holding, WaitList};
 use crate::core::{Mode, OwnerId};
 use crate::ffi::{Access, Ctx, Text};
 use crate::store::{self, Store};
@@ -29,15 +29,24 @@ impl Engine {
         }
     }
 
-    /// A lock's mode, and those of its holders who wait. Of one that cannot be read
-    /// nothing is known. `at_hand`: the store of a lock that is open already.
-    pub(super) fn waiting_holders(
+    /// Who holds a lock. Of one that cannot be read nothing is known. `at_hand`: the
+    /// store of a lock that is open already.
+    pub(super) fn holding(
         &self,
         ctx: Ctx<'_>,
         at_hand: Option<&Store<'_>>,
         lock: &LockId,
-    ) -> (Option<Mode>, Vec<OwnerId>) {
-        let read = |store: &Store<'_>| Ok((store.mode()?, self.waiting_among(store)?));
+    ) -> Holding {
+        let read = |store: &Store<'_>| {
+            let mode = store.mode()?;
+            let waiting = self.waiting_among(store)?;
+            let reserved = match mode {
+                Some(Mode::Read) => store.reservation()?,
+                // It changes nothing there.
+                Some(Mode::Write) | None => None,
+            };
+            Ok(Holding { mode, reserved_by: reserved.map(|by| by.owner.into()), waiting })
+        };
         if let Some(store) = at_hand.filter(|store| store.lock() == lock.get()) {
             return read(store).unwrap_or_default();
         }
@@ -83,7 +92,7 @@ impl Holders for Resting<'_, '_> {
         &self.engine.waits
     }
 
-    fn waiting_holders(&self, lock: &LockId) -> (Option<Mode>, Vec<OwnerId>) {
-        self.engine.waiting_holders(self.ctx, None, lock)
+    fn holding(&self, lock: &LockId) -> Holding {
+        self.engine.holding(self.ctx, None, lock)
     }
 }

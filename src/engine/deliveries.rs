@@ -2,7 +2,7 @@
 
 use super::clock::Steady;
 use super::figures::Told;
-use super::tracked::{Delivery, Grant, TrackedId};
+use super::tracked::{Delivery, Grant, Tracked, TrackedId};
 use super::wait::Waiter;
 use super::{Engine, Error};
 use crate::core::{Millis, WaiterId};
@@ -29,7 +29,7 @@ pub(super) struct InFlight {
 }
 
 impl Engine {
-    /// Tells a waiter how it ended, which is on the list no more.
+    /// Tells a waiter how its wait ended. It has left the list already.
     pub(super) fn answer(&mut self, id: WaiterId, waiter: Waiter, mut answer: Answer) {
         self.silence(id, &waiter);
         let told = Told::of(&answer);
@@ -119,7 +119,9 @@ impl Engine {
     }
 
     fn untrack_if_plain(&mut self, id: TrackedId) {
-        if self.tracked.get(id).is_some_and(|tracked| tracked.session.is_none()) {
+        // One that is lost is given back when its slot is served again.
+        let is_plain = |tracked: &Tracked| tracked.session.is_none() && !tracked.is_lost;
+        if self.tracked.get(id).is_some_and(is_plain) {
             self.untrack(id);
         }
     }

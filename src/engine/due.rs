@@ -90,7 +90,10 @@ impl Engine {
                         self.not_served(ctx.in_db(place.db), &key, error);
                     }
                     // What looked like a key of a lock was none.
-                    Err(_) => self.forget_if_idle(lock),
+                    Err(_) => {
+                        self.forget_tenure(lock);
+                        self.forget_if_idle(lock);
+                    }
                 }
             }
         }

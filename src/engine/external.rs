@@ -4,6 +4,7 @@ use super::memory::LockId;
 use super::remember::set_due;
 use super::unserved::Unserved;
 use super::{Engine, Settings};
+use crate::core::Mode;
 use crate::store::{locks_of_key, LockRef};
 
 /// Something that changed behind the engine's back.
@@ -160,7 +161,7 @@ impl Engine {
     }
 
     /// Somebody else may hold it now, in another mode.
-    fn forget_tenure(&mut self, lock: LockRef<'_>) {
+    pub(super) fn forget_tenure(&mut self, lock: LockRef<'_>) {
         if let Some(known) = self.memory.get_mut(lock) {
             known.mode = None;
             known.forget_token();
@@ -169,7 +170,8 @@ impl Engine {
 
     /// The holds on a lock go where its hash goes. The timeout keys of read holds
     /// do not: so those end there, unless the hash comes back before somebody looks. What
-    /// is known of the lock goes with it, so that it is known when it comes back.
+    /// is known of the lock goes with it, so that it is known when it comes back. But no
+    /// timer looks at readers meanwhile.
     fn note_moved(&mut self, (db, key): (i32, Vec<u8>), (to_db, to_key): (i32, Vec<u8>)) {
         let (from, to) = (LockRef { db, name: &key }, LockRef { db: to_db, name: &to_key });
         let known = self.memory.get(from);
@@ -186,6 +188,7 @@ impl Engine {
             let (place, known) = self.memory.entry(to);
             (known.mode, known.holds) = (Some(mode), holds);
             known.set_last(last);
+            let due = due.filter(|_| mode == Mode::Write);
             set_due(&mut self.alarms, place, known, due);
         }
     }

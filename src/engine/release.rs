@@ -1,13 +1,12 @@
 //! Giving holds back, making them last, and breaking locks open.
 
 use super::bindings::Returned;
+use super::remember::Due;
 use super::transaction::LockTxn;
 use super::{end_of, Engine, Error};
 use crate::core::{self, End, Lock, Millis, Mode, Which};
 use crate::ffi::{Ctx, Str};
 use crate::store::{Forced, Owner, Store, Survey, What};
-
-use super::remember::Due;
 
 impl Engine {
     /// UNLOCK. True when the lock is now free of all holds that there were.

@@ -8,7 +8,7 @@ use super::tracked::Grant;
 use super::transaction::LockTxn;
 use super::wait::{Asked, Waiter};
 use super::{Engine, Error};
-use crate::core::wait::{self, Attempt, Ended, Holders, Locks, WaitList};
+use crate::core::wait::{self, Attempt, Ended, Holders, Holding, Locks, WaitList};
 use crate::core::{Mode, OwnerId, WaiterId};
 use crate::store::{Owner, Store};
 
@@ -80,8 +80,8 @@ impl Holders for LockTxn<'_, '_> {
         &self.engine.waits
     }
 
-    fn waiting_holders(&self, lock: &LockId) -> (Option<Mode>, Vec<OwnerId>) {
-        self.engine.waiting_holders(self.store.ctx(), Some(self.store), lock)
+    fn holding(&self, lock: &LockId) -> Holding {
+        self.engine.holding(self.store.ctx(), Some(self.store), lock)
     }
 }
 

@@ -184,8 +184,8 @@ impl Engine {
             self.alarms.add(at, Alarm::Waiter(id));
             return;
         }
+        let left = self.waits.get(id).and_then(|waiter| self.left_of(ctx, waiter));
         if let Some(waiter) = self.leave(id) {
-            let left = self.left_of(ctx, &waiter);
             self.answer(id, waiter, Answer::TimedOut(left));
         }
     }
@@ -205,7 +205,7 @@ impl Engine {
         }
     }
 
-    fn left_of(&mut self, ctx: Ctx<'_>, waiter: &Waiter) -> Option<Millis> {
+    fn left_of(&self, ctx: Ctx<'_>, waiter: &Waiter) -> Option<Millis> {
         let LockId { db, name } = waiter.lock();
         let key = Text::new(name);
         let left = Store::open(ctx.in_db(*db), &key, Access::Read).and_then(|store| {

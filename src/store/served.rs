@@ -42,8 +42,9 @@ impl<'c> Store<'c> {
         self.is_allowed = true;
     }
 
-    /// Whether the server would let a waiter's own command write now: the same, and there
-    /// is memory for it, which is no matter for a command that only gives back.
+    /// Whether a waiter may be granted this lock: the server has memory, and would take a
+    /// write, or has allowed the command that serves the waiter. (Such a command may be one
+    /// that runs without memory, as UNLOCK does.)
     pub fn may_grant(&self) -> bool {
         !self.db.ctx().situation().out_of_memory && (self.is_allowed || self.may_write())
     }

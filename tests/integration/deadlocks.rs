@@ -382,6 +382,21 @@ fn a_reader_joins_those_who_read_when_the_writer_ahead_of_it_is_told() {
 }
 
 #[test]
+fn who_waits_behind_a_reservation_waits_for_the_holders() {
+    let server = Server::builder().start();
+    let mut crowd = Crowd::on(&server);
+    crowd.ok("RLOCK y h 100000");
+    crowd.ok("WLOCK x r 100000");
+    assert!(crowd.refused("WLOCK y p 1000 RESERVE 100000") > 0);
+    let mut r = crowd.waits("RLOCK y r 100000 BLOCK 0");
+    assert_error(crowd.run("WLOCK x h 100000 BLOCK 0"), "DEADLOCK");
+    crowd.gives("UNLOCK y h", 1);
+    crowd.ok("WLOCK y p 1000");
+    crowd.gives("UNLOCK y p", 1);
+    r.granted();
+}
+
+#[test]
 fn those_that_only_look_like_circles_are_none() {
     let server = Server::builder().start();
     let mut crowd = Crowd::on(&server);

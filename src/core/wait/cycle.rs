@@ -33,7 +33,7 @@ pub struct Circle {
 }
 
 impl Circle {
-    /// The owners, as the one sees it that is told: its own is the first.
+    /// The owners, beginning with this one.
     pub fn told_to(self, owner: &OwnerId) -> Vec<OwnerId> {
         let mut owners = self.owners;
         if let Some(at) = owners.iter().position(|one| one == owner) {

@@ -23,7 +23,7 @@ pub fn circle_through<S: Holders>(locks: &S, owner: &OwnerId) -> Option<Circle> 
 /// waits in several places.
 pub fn suspects<S: Holders>(locks: &S) -> BTreeSet<OwnerId> {
     let waits = locks.waits();
-    let holders = waits.locks().flat_map(|lock| locks.waiting_holders(lock).1);
+    let holders = waits.locks().flat_map(|lock| locks.holding(lock).waiting);
     waits.in_several_places().iter().cloned().chain(holders).collect()
 }
 
@@ -84,8 +84,7 @@ impl<S: Holders> Search<'_, S> {
                 continue;
             };
             let lineup = self.met.entry(lock).or_insert_with(|| {
-                let (mode, holders) = self.locks.waiting_holders(lock);
-                queue.line_up(mode, holders, waits.in_several_places(), policy)
+                queue.line_up(self.locks.holding(lock), waits.in_several_places(), policy)
             });
             queue.add_blockers((id, *want), owner, self.start, lineup, policy, &mut blockers);
         }
@@ -96,6 +95,7 @@ impl<S: Holders> Search<'_, S> {
 #[cfg(test)]
 mod tests {
     use super::super::queue::{Policy, Queue, Want};
+    use super::super::Holding;
     use super::*;
 
     #[test]
@@ -108,7 +108,7 @@ mod tests {
         }
         let several = owners.iter().cloned().collect();
         let start = &owners[999];
-        let mut lineup = queue.line_up(None, Vec::new(), &several, Policy::Fifo);
+        let mut lineup = queue.line_up(Holding::default(), &several, Policy::Fifo);
         let mut told = 0;
         let circle = find_cycle(start, |of| {
             let mut blockers = Blockers::default();

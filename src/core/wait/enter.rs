@@ -16,8 +16,8 @@ pub enum Denied {
 }
 
 /// Adds a request to the end of the queue, unless it would wait for itself. `lock`: as
-/// its owner sees it. Where it closes a circle with older waiters it is denied; waiters
-/// that came later, and whose circle nobody has met yet, are told.
+/// its owner sees it. A request that closes a circle is denied. A circle that was there
+/// before, and that no search has met yet, is broken as always: its youngest is told.
 pub fn enter<S: Locks>(
     locks: &mut S,
     lock: &Lock,

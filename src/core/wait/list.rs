@@ -45,10 +45,10 @@ pub struct Rules {
 pub struct WaitList<L, R> {
     /// What an operator has set.
     pub rules: Rules,
-    /// Whether circles among those that wait already are to be searched for. Until then
-    /// none is: those that may be served are served first, and may not wait any more.
+    /// Whether circles among those that wait already are to be searched for. No circle is
+    /// searched for until then: some may be served first, and wait no longer.
     pub unsearched: bool,
-    queues: HashMap<L, Queue>,
+    queues: HashMap<L, Box<Queue>>,
     waiters: BTreeMap<WaiterId, Waiter<L, R>>,
     of_owner: HashMap<OwnerId, Arrivals<()>>,
     /// The owners that wait in several places: for several locks, or for several kinds
@@ -103,12 +103,12 @@ impl<L: Clone + Eq + Hash, R> WaitList<L, R> {
 
     /// Those that wait for a lock. There is no queue without waiters.
     pub fn queue<Q: Equivalent<L> + Hash + ?Sized>(&self, lock: &Q) -> Option<&Queue> {
-        self.queues.get(lock)
+        self.queues.get(lock).map(Box::as_ref)
     }
 
     /// The same, to change what is noted there of the lock.
     pub fn queue_mut<Q: Equivalent<L> + Hash + ?Sized>(&mut self, lock: &Q) -> Option<&mut Queue> {
-        self.queues.get_mut(lock)
+        self.queues.get_mut(lock).map(Box::as_mut)
     }
 
     /// A waiter.
@@ -213,6 +213,7 @@ impl<L: Clone + Eq + Hash, R> WaitList<L, R> {
                 queue.remove(id, *want);
                 if queue.is_empty() {
                     self.queues.remove(lock);
+                    give_room_back(&mut self.queues);
                 }
             }
         }
@@ -220,6 +221,7 @@ impl<L: Clone + Eq + Hash, R> WaitList<L, R> {
         if let Some(of_owner) = self.of_owner.get_mut(owner) {
             if of_owner.remove(id) == 0 {
                 self.of_owner.remove(owner);
+                give_room_back(&mut self.of_owner);
                 self.lost_a_waiter.remove(owner);
             } else {
                 self.lost_a_waiter.insert(owner.clone());
@@ -252,6 +254,13 @@ impl<L: Clone + Eq + Hash, R> WaitList<L, R> {
         let mut places = self.of_owner(owner).flat_map(|(_, waiter)| &waiter.places);
         let first = places.next();
         places.any(|place| Some(place) != first)
+    }
+}
+
+/// A table that many have left gives back most of its room.
+fn give_room_back<K: Eq + Hash, V>(table: &mut HashMap<K, V>) {
+    if table.len() < table.capacity() / 8 {
+        table.shrink_to(2 * table.len());
     }
 }
 

@@ -35,9 +35,19 @@ pub trait Holders {
     /// All that wait.
     fn waits(&self) -> &WaitList<Self::Lock, Self::Request>;
 
-    /// The lock's mode, and those of its holders that wait anywhere. Of a lock that
-    /// cannot be read: nothing.
-    fn waiting_holders(&self, lock: &Self::Lock) -> (Option<Mode>, Vec<OwnerId>);
+    /// Who holds the lock. Of one that cannot be read: nothing.
+    fn holding(&self, lock: &Self::Lock) -> Holding;
+}
+
+/// Who holds a lock, for a search for circles.
+#[derive(Debug, Default)]
+pub struct Holding {
+    /// The lock's mode.
+    pub mode: Option<Mode>,
+    /// The owner whose reservation stands.
+    pub reserved_by: Option<OwnerId>,
+    /// Those of its holders that wait anywhere.
+    pub waiting: Vec<OwnerId>,
 }
 
 /// The locks, as those see them that wait for them.

@@ -3,6 +3,7 @@
 
 use super::cycle::Blockers;
 use super::queue::{OwnerId, Policy, Queue, WaiterId, Want};
+use super::Holding;
 use crate::core::Mode;
 use hashbrown::HashSet;
 
@@ -21,9 +22,8 @@ struct Turn {
 /// search comes to him anyway.
 #[derive(Debug)]
 pub struct Lineup {
-    mode: Option<Mode>,
-    /// The holders who wait, in the order of their names.
-    holders: Vec<OwnerId>,
+    /// The holders that wait are in the order of their names.
+    holding: Holding,
     holders_named: bool,
     /// The first waiters of those who wait in several places, a line for each
     /// kind, in the order of their turns.
@@ -33,13 +33,11 @@ pub struct Lineup {
 }
 
 impl Queue {
-    /// Prepares for a search. `mode`: the lock's. `holders`: those who hold it and wait
-    /// anywhere. `several`: the owners who wait in several places, be it for
+    /// Prepares for a search. `several`: the owners who wait in several places, be it for
     /// several locks or for several kinds of holds on one.
     pub fn line_up(
         &self,
-        mode: Option<Mode>,
-        mut holders: Vec<OwnerId>,
+        mut holding: Holding,
         several: &HashSet<OwnerId>,
         policy: Policy,
     ) -> Lineup {
@@ -55,8 +53,8 @@ impl Queue {
             self.owners().filter(|owner| several.contains(*owner)).for_each(&mut stand);
         }
         turns.sort_unstable();
-        holders.sort_unstable();
-        Lineup { mode, holders, holders_named: false, turns, named: 0 }
+        holding.waiting.sort_unstable();
+        Lineup { holding, holders_named: false, turns, named: 0 }
     }
 
     /// Adds the owners that hold the lock, or stand ahead of a waiter and make it
@@ -81,14 +79,16 @@ impl Queue {
         policy: Policy,
         blockers: &mut Blockers,
     ) {
-        let Lineup { mode, holders, holders_named, turns, named } = lineup;
+        let Lineup { holding, holders_named, turns, named } = lineup;
+        let holders = &holding.waiting;
         let holds = |one: &OwnerId| holders.binary_search(one).is_ok();
-        if let Some(since) = self.waits_for_holders(id, want, *mode, policy) {
-            if !std::mem::replace(holders_named, true) {
-                holders.iter().filter(|one| *one != owner).for_each(|one| blockers.add(one, since));
-            } else if start != owner && holds(start) {
-                blockers.add(start, since);
-            }
+        let Some(since) = self.held_up_since((id, want), owner, holding, policy) else {
+            return;
+        };
+        if !std::mem::replace(holders_named, true) {
+            holders.iter().filter(|one| *one != owner).for_each(|one| blockers.add(one, since));
+        } else if start != owner && holds(start) {
+            blockers.add(start, since);
         }
         let turn = self.turn(id, want, owner, policy);
         let limit = self.limit(turn);
@@ -137,25 +137,28 @@ impl Queue {
         kinds.into_iter().filter_map(|want| self.first_of_kind(owner, want))
     }
 
-    /// Since which waiter came this one waits for the holders; None: it does not. A
-    /// reader among readers waits for them only if somebody ahead of it does who
-    /// excludes them. When that one leaves it gets in, though a search may come first.
-    fn waits_for_holders(
+    /// Since when a waiter waits for the holders: since it came, or since the first one
+    /// ahead came that holds it up. None: it is a reader that may join those who read, and
+    /// it will when the queue is served. It waits for nobody.
+    fn held_up_since(
         &self,
-        id: WaiterId,
-        want: Want,
-        mode: Option<Mode>,
+        (id, want): (WaiterId, Want),
+        owner: &OwnerId,
+        holding: &Holding,
         policy: Policy,
     ) -> Option<WaiterId> {
-        if want != Want::Read || mode != Some(Mode::Read) {
+        if want != Want::Read || holding.mode != Some(Mode::Read) {
             return Some(id);
         }
         let upgrade = self.line(Want::Upgrade).keys().next();
-        let writer = match policy {
-            Policy::Fifo => self.line(Want::Write).range(..id).next().map(|(writer, _)| writer),
-            Policy::PreferReaders => None,
-            Policy::PreferWriters => self.line(Want::Write).keys().next(),
+        let (writer, by_reservation) = match policy {
+            Policy::Fifo => (self.line(Want::Write).range(..id).next().map(|(id, _)| id), true),
+            Policy::PreferWriters => (self.line(Want::Write).keys().next(), true),
+            Policy::PreferReaders => (None, false),
         };
+        if by_reservation && holding.reserved_by.as_ref().is_some_and(|by| by != owner) {
+            return Some(id);
+        }
         upgrade.into_iter().chain(writer).min().map(|ahead| id.max(*ahead))
     }
 

@@ -1,5 +1,6 @@
-//! Who waits for whom, searched in full: every holder, unless one only reads and may
-//! join those who read, and everybody whose turn comes before. Whose turn comes when is found by playing it through.
+//! Who waits for whom, searched in full: every holder, and everybody whose turn comes
+//! before. A reader that may join those who read waits for nobody. Whose turn comes when is
+//! found by playing it through.
 
 use super::world::{Place, Waiter, World};
 use crate::core::{Policy, WaiterId, Want};
@@ -23,9 +24,10 @@ fn edges(world: &World, waiters: &Waiters) -> Edges {
             let from = here[id].owner;
             let ahead = turns.iter().filter(|(_, other)| *other < turn);
             let ahead = ahead.map(|(other, _)| &here[other].owner);
-            let joins = joins(world, place, *id, &here);
-            let holders = world.locks[place].holds.keys().filter(|_| !joins);
-            for to in holders.chain(ahead).filter(|to| **to != from) {
+            if joins(world, place, *id, &here) {
+                continue;
+            }
+            for to in world.locks[place].holds.keys().chain(ahead).filter(|to| **to != from) {
                 edges[from as usize] |= 1 << to;
             }
         }
@@ -34,15 +36,18 @@ fn edges(world: &World, waiters: &Waiters) -> Edges {
 }
 
 /// Whether a waiter is a reader of a lock that is read, and nobody stands ahead who wants
-/// more: it does not wait for those who read.
+/// more, nor has reserved it: it waits for nobody.
 fn joins(world: &World, place: Place, id: WaiterId, here: &Waiters) -> bool {
-    let is_read = world.locks[place].holds.values().all(|holds| holds.writes == 0);
+    let lock = &world.locks[place];
+    let is_read = !lock.holds.is_empty() && lock.holds.values().all(|holds| holds.writes == 0);
+    let is_reserved = world.policy != Policy::PreferReaders
+        && lock.reserved.is_some_and(|(by, _)| by != here[&id].owner);
     let holds_up = |(other, waiter): (&WaiterId, &Waiter)| match (waiter.want, world.policy) {
         (Want::Read, _) | (Want::Write, Policy::PreferReaders) => false,
         (Want::Write, Policy::Fifo) => *other < id,
         (Want::Write, Policy::PreferWriters) | (Want::Upgrade, _) => true,
     };
-    here[&id].want == Want::Read && is_read && !here.iter().any(holds_up)
+    here[&id].want == Want::Read && is_read && !is_reserved && !here.iter().any(holds_up)
 }
 
 /// Whether owners wait for each other in a circle.

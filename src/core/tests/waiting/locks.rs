@@ -2,7 +2,7 @@
 
 use super::step::Reply;
 use super::world::{name, Place, Waiter, World};
-use crate::core::wait::{self, Attempt, Ended, Holders, Locks, WaitList};
+use crate::core::wait::{self, Attempt, Ended, Holders, Holding, Locks, WaitList};
 use crate::core::{Mode, OwnerId, WaiterId};
 
 impl Holders for World {
@@ -13,10 +13,14 @@ impl Holders for World {
         &self.waits
     }
 
-    fn waiting_holders(&self, lock: &Place) -> (Option<Mode>, Vec<OwnerId>) {
-        let holders = self.locks[*lock].holds.keys().map(|holder| name(*holder));
-        let waiting = holders.filter(|holder| self.waits.owner(holder).is_some());
-        (self.seen(*lock, u8::MAX).mode(), waiting.collect())
+    fn holding(&self, lock: &Place) -> Holding {
+        let here = &self.locks[*lock];
+        let holders = here.holds.keys().map(|holder| name(*holder));
+        Holding {
+            mode: self.seen(*lock, u8::MAX).mode(),
+            reserved_by: here.reserved.map(|(by, _)| name(by)),
+            waiting: holders.filter(|holder| self.waits.owner(holder).is_some()).collect(),
+        }
     }
 }
 
@@ -34,6 +38,7 @@ impl Locks for World {
     }
 
     fn attempt(&mut self, id: WaiterId) -> Attempt<(), Reply> {
+        assert!(!std::mem::take(&mut self.panics), "a panic that a test asked for");
         let waiter = self.waits.get(id).expect("one that waits").request;
         match self.take(waiter, id, false) {
             Ok(true) => Attempt::Granted(()),

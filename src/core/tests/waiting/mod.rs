@@ -8,5 +8,4 @@ mod random;
 mod rules;
 mod step;
 mod stories;
-
 mod world;

@@ -4,7 +4,9 @@ use super::circles;
 use super::rules::check;
 use super::step::{Ask, Reply, Step};
 use super::world::{Client, Place, World};
-use crate::core::{Policy, Want};
+use crate::core::wait;
+use crate::core::{Policy, Want, Which};
+use std::panic::{catch_unwind, AssertUnwindSafe};
 
 /// A request that waits without end.
 fn ask(client: Client, place: Place, want: Want) -> Step {
@@ -81,4 +83,62 @@ fn a_reader_among_readers_does_not_wait_for_them_when_the_writer_ahead_is_told()
     assert_eq!(check(&world), Ok(()));
     let answers = [(1, Reply::Left), (4, Reply::Deadlock), (5, Reply::Held)];
     assert_eq!(world.answers, answers);
+}
+
+#[test]
+fn who_waits_behind_a_reservation_waits_for_the_holders() {
+    // Owners: 0 reads lock 0, 1 writes lock 1, 2 has reserved lock 0.
+    for policy in [Policy::Fifo, Policy::PreferWriters] {
+        let mut world = World::new(policy, 2, &[0, 1, 2]);
+        let (once, lease, block, reserve) = (false, None, None, Some(1));
+        let reserves = Ask { client: 2, place: 0, want: Want::Write, once, lease, block, reserve };
+        assert_eq!(world.step(ask(0, 0, Want::Read)), Some(Reply::Held));
+        assert_eq!(world.step(ask(1, 1, Want::Write)), Some(Reply::Held));
+        assert_eq!(world.step(Step::Ask(reserves)), Some(Reply::Refused));
+        assert_eq!(world.step(ask(1, 0, Want::Read)), Some(Reply::Waiting));
+        assert_eq!(world.step(ask(0, 1, Want::Write)), Some(Reply::Deadlock));
+        assert_eq!(world.wrongs, [""; 0]);
+    }
+}
+
+#[test]
+fn a_reader_that_may_join_waits_for_no_writer_ahead() {
+    // Owners: 0 and 1 read lock 0, 2 writes lock 1, 3 wants both.
+    let mut world = World::new(Policy::PreferReaders, 2, &[0, 1, 2, 3, 2, 3]);
+    for (client, place, want, reply) in [
+        (0, 0, Want::Read, Reply::Held),
+        (1, 0, Want::Read, Reply::Held),
+        (2, 1, Want::Write, Reply::Held),
+        (0, 0, Want::Upgrade, Reply::Waiting),
+        (3, 0, Want::Write, Reply::Waiting),
+        (4, 0, Want::Read, Reply::Waiting),
+    ] {
+        assert_eq!(world.step(ask(client, place, want)), Some(reply), "{client}");
+    }
+    // The upgrade leaves, and the queue is not served yet.
+    world.step(Step::Leave(0));
+    assert_eq!(world.step(ask(5, 1, Want::Write)), Some(Reply::Waiting));
+    world.step(Step::Ring);
+    assert_eq!(world.wrongs, [""; 0]);
+    assert_eq!(check(&world), Ok(()));
+    assert_eq!(world.answers.last(), Some(&(3, Reply::Held)));
+}
+
+#[test]
+fn a_panic_while_a_queue_is_served_loses_nobody() {
+    let mut world = World::new(Policy::Fifo, 1, &[0, 1, 2]);
+    assert_eq!(world.step(ask(0, 0, Want::Write)), Some(Reply::Held));
+    for client in [1, 2] {
+        assert_eq!(world.step(ask(client, 0, Want::Write)), Some(Reply::Waiting));
+    }
+    world.panics = true;
+    let release = Step::Release { client: 0, place: 0, which: Which::All };
+    let panicked = catch_unwind(AssertUnwindSafe(|| world.step(release)));
+    assert!(panicked.is_err());
+    assert_eq!(world.waits.len(), 2);
+    assert_eq!(world.answers, []);
+    // As whatever frees the lock next does.
+    wait::serve(&mut world, &0);
+    assert_eq!(world.answers, [(1, Reply::Held)]);
+    assert_eq!(check(&world), Ok(()));
 }

@@ -51,6 +51,8 @@ pub struct World {
     pub now: Millis,
     /// Whether a circle stood when the request came that begins to wait now.
     pub entering: Option<bool>,
+    /// Whether the next attempt panics.
+    pub panics: bool,
     /// What should not have happened.
     pub wrongs: Vec<String>,
 }
@@ -67,6 +69,7 @@ impl World {
             answers: Vec::new(),
             now: 0,
             entering: None,
+            panics: false,
             wrongs: Vec::new(),
         }
     }
