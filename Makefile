@@ -70,6 +70,7 @@ fmt: ## Check the formatting
 	@scripts/setup.sh fmt
 	cargo fmt --check
 
-lint: ## Check with clippy, warnings denied
+lint: ## Check with clippy and rustdoc, warnings denied
 	@scripts/setup.sh build clippy
 	cargo clippy --release --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --release --locked --no-deps --document-private-items
