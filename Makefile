@@ -38,7 +38,7 @@ model-test: ## Compare a server with a model of the contract (TIME=60 SEED= ENGI
 engines: ## Fetch the servers of test-engines into engines/ (on Debian)
 	@scripts/engines.sh
 
-test-engines: ## Run the integration tests on each of them (ENGINES="redis-7.0 valkey-8.1")
+test-engines: ## Run the integration tests on each of them (ENGINES="redis-7.0 valkey-8.1" JOBS=2)
 	@scripts/test-engines.sh
 
 test-deb: build ## Install the package on a clean system and use it (as root, on Debian)

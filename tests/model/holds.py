@@ -147,6 +147,11 @@ def token_for(world, db, key, owner, fresh):
                 world.keys.set_end(db, fence_key(key), world.now + ttl if ttl else FOREVER)
             return ("token", last, 0 if last in world.fuzzy else None)
     now_us = int(world.now * 1000)
+    if not fresh and tenure and (tenure[1] or 0) >= max((last or 0) + 1, now_us):
+        # A server that still knows the token of this tenure may go on from that, though
+        # its key is gone.
+        if world.choose(2):
+            last = tenure[1]
     token = max((last or 0) + 1, now_us)
     ttl = int(world.settings["fence-ttl"])
     world.keys.put(db, fence_key(key), STRING, str(token), world.now + ttl if ttl else FOREVER)
