@@ -186,7 +186,7 @@ impl Engine {
             self.look_now(to);
         } else if let Some((Some(mode), holds, due, last)) = moved {
             let (place, known) = self.memory.entry(to);
-            (known.mode, known.holds) = (Some(mode), holds);
+            (known.mode, known.holds, known.is_unseen) = (Some(mode), holds, true);
             known.set_last(last);
             let due = due.filter(|_| mode == Mode::Write);
             set_due(&mut self.alarms, place, known, due);

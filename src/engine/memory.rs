@@ -64,6 +64,8 @@ pub struct Known {
     pub holds: u32,
     /// The mode that it had when last looked at; None: free.
     pub mode: Option<Mode>,
+    /// Whether it came from another name or database, and was not looked at here yet.
+    pub is_unseen: bool,
 }
 
 /// The last fencing token of a tenure, which is an owner's.
@@ -378,6 +380,7 @@ impl Known {
             hash,
             holds: 0,
             mode: None,
+            is_unseen: false,
         }
     }
 }

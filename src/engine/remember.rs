@@ -33,6 +33,7 @@ impl Engine {
         }
         let (place, known) = self.memory.entry(lock);
         known.mode = mode;
+        known.is_unseen = false;
         if mode != Some(Mode::Write) {
             known.forget_token();
         }

@@ -63,6 +63,7 @@ impl LockTxn<'_, '_> {
             // Somebody was to hold it: it has lapsed, and its time may have been
             // put off, as while writes were paused.
             Some(known) if known.mode.is_some() && !store.exists() => true,
+            Some(known) if known.is_unseen => true,
             // Its only hold ends with the key.
             Some(known) if known.is_written_once() && !engine.has_queue(store) => false,
             Some(known) => known.due().is_some_and(|due| engine.clock.when(store.now()) > due),

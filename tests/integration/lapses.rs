@@ -203,6 +203,19 @@ fn a_lock_that_was_moved_away_and_back_is_lengthened_to_its_readers_as_before() 
     }
 }
 
+/// A lock that came from another name has left its timeout keys there.
+#[test]
+fn the_first_command_on_a_moved_lock_removes_what_has_lapsed_in_it() {
+    let server = Server::builder().start();
+    let mut con = server.connection();
+    assert_ok(run(&mut con, "RWLOCK.WLOCK k a 100000"));
+    assert_ok(run(&mut con, "RWLOCK.RLOCK k a 100000"));
+    run(&mut con, "RENAME k other").expect("move it");
+    assert!(int(run(&mut con, "RWLOCK.WLOCK other b 1000")) > 0);
+    assert_eq!(int(run(&mut con, "HEXISTS other a")), 0);
+    assert_eq!(int(run(&mut con, "HEXISTS other a:write")), 1);
+}
+
 #[test]
 fn a_shortened_lease_ends_on_time_by_itself() {
     let server = Server::builder().start();
