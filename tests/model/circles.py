@@ -36,7 +36,7 @@ def covering(queue, place):
     one. Those between the two do not really make it wait."""
     waiter = queue[place]
     for at, other in enumerate(queue[:place]):
-        if other.owner == waiter.owner and (other.kind == "write" or
+        if other.owner == waiter.owner and (other.kind in ("upgrade", "write") or
                                             other.kind == waiter.kind == "read"):
             return at
     return place
