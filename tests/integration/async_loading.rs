@@ -9,7 +9,7 @@ use crate::observe::{assert_same_keys, info_number, keyspace, run};
 
 /// How many keys are loaded, and how many µs each of them takes.
 const KEYS: usize = 1_000;
-const DELAY: usize = 2_000;
+const DELAY: usize = 10_000;
 
 fn pair() -> (Server, Server) {
     let primary = Server::builder()
