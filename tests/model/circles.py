@@ -144,13 +144,13 @@ def closes(world, waiter):
 
 def victims(world):
     """The seqs of which one has to go, and whether one must."""
-    found = edges(world)
+    found, by_arrival = edges(world), edges(world, by_reservation=False)
+    certain = [e for e in found if e[4]]
+    must = has_circle(certain) and has_circle([e for e in by_arrival if e[4]])
+    # A reservation may end before its owner is served: then arrival counts.
+    found = found if has_circle(found) else by_arrival
     if world.settings["deadlock-detection"] == "no" or not has_circle(found):
         return [], False, set()
-    certain = [e for e in found if e[4]]
-    # A reservation may end before its owner is served: then arrival counts.
-    by_arrival = [e for e in edges(world, by_reservation=False) if e[4]]
-    must = has_circle(certain) and has_circle(by_arrival)
     seqs = set()
     for circle in circles(certain if must else found):
         seqs.add(max(e[2] for e in circle))
