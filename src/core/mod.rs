@@ -11,6 +11,7 @@ mod lock;
 mod release;
 mod renew;
 mod request;
+mod room;
 #[cfg(test)]
 mod tests;
 mod time;
@@ -23,6 +24,7 @@ pub use lock::{Ends, Holds, Lock, Mode, Others};
 pub use release::{kind_to_release, release, NotHeld, Which};
 pub use renew::renew;
 pub use request::{decide, lets_others_in, reservation, RequestError, Terms};
+pub use room::give_room_back;
 pub use time::{End, Millis};
 pub use wait::{OwnerId, Policy, WaiterId, Want};
 

@@ -8,12 +8,11 @@
 
 use super::clock::Moment;
 use super::memory::LockId;
-use crate::core::{Kind, Millis, OwnerId, Token};
+use crate::core::{give_room_back, Kind, Millis, OwnerId, Token};
 use crate::store::LockRef;
 use hashbrown::{Equivalent, HashMap};
 use smallvec::SmallVec;
 use std::collections::BTreeSet;
-use std::hash::Hash;
 
 /// Names a tracked hold, for ever.
 pub type TrackedId = u64;
@@ -298,13 +297,6 @@ impl AllTracked {
             }
             self.of_lock.insert(to, of);
         }
-    }
-}
-
-/// Makes a table smaller that is nearly empty.
-fn give_room_back<K: Eq + Hash, V>(table: &mut HashMap<K, V>) {
-    if table.len() < table.capacity() / 8 {
-        table.shrink_to(2 * table.len());
     }
 }
 

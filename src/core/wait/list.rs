@@ -2,7 +2,7 @@
 
 use super::arrivals::Arrivals;
 use super::queue::{OwnerId, Policy, Queue, WaiterId, Want};
-use crate::core::{Lock, Reservation};
+use crate::core::{give_room_back, Lock, Reservation};
 use hashbrown::hash_map::{Entry, HashMap};
 use hashbrown::{Equivalent, HashSet};
 use smallvec::SmallVec;
@@ -254,13 +254,6 @@ impl<L: Clone + Eq + Hash, R> WaitList<L, R> {
         let mut places = self.of_owner(owner).flat_map(|(_, waiter)| &waiter.places);
         let first = places.next();
         places.any(|place| Some(place) != first)
-    }
-}
-
-/// A table that many have left gives back most of its room.
-fn give_room_back<K: Eq + Hash, V>(table: &mut HashMap<K, V>) {
-    if table.len() < table.capacity() / 8 {
-        table.shrink_to(2 * table.len());
     }
 }
 
