@@ -129,6 +129,19 @@ fn an_append_only_file_survives_a_kill() {
 }
 
 #[test]
+fn a_replica_stops_while_it_writes_the_file_of_what_it_received() {
+    let primary = Server::builder().config("repl-diskless-sync-delay", 0).start();
+    for number in 0..100 {
+        assert_ok(call!(primary.connection(), "SET", number, "value"));
+    }
+    // A second for the file, in which the server may refuse to stop.
+    let mut replica = Server::builder().aof().config("rdb-key-save-delay", 10_000).start();
+    assert_ok(call!(replica.connection(), "REPLICAOF", "127.0.0.1", primary.port()));
+    wait_synced(&primary, &replica);
+    replica.stop();
+}
+
+#[test]
 fn a_directory_passes_to_a_server_without_the_module() {
     let mut server = Server::builder().save_rdb().start();
     assert_ok(call!(server.connection(), "SET", "key", "value"));

@@ -3,6 +3,10 @@
 /// Words that no log of a healthy server contains.
 const TROUBLE: [&str; 4] = ["BUG REPORT", "panicked", "Sanitizer", "ASSERTION FAILED"];
 
+/// What the log says of a SIGTERM that is refused because a new append-only file is still
+/// being written.
+pub(super) const STOP_REFUSED: &str = "Writing initial AOF, can't exit";
+
 /// The first line that tells of a crash, a panic or a sanitizer's finding,
 /// leaving out lines with one of the `tolerated` words.
 pub(super) fn first_trouble<'log>(log: &'log str, tolerated: &[String]) -> Option<&'log str> {

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::Child;
+use std::process::{Child, ExitStatus};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redis::{Connection, ProtocolVersion};
 
@@ -163,8 +163,7 @@ impl Server {
         let mut status = process::wait_for_exit(&mut child, Duration::ZERO);
         let ended_by_itself = status.is_some();
         if !ended_by_itself {
-            process::signal(&child, libc::SIGTERM);
-            status = process::wait_for_exit(&mut child, STOP_LIMIT);
+            status = self.stop_by_signal(&mut child);
         }
         match status {
             Some(status) if status.success() => Ok(()),
@@ -173,6 +172,27 @@ impl Server {
             None => {
                 process::kill(&mut child);
                 Err(format!("{} did not stop within {STOP_LIMIT:?} after SIGTERM", self.name()))
+            }
+        }
+    }
+
+    /// SIGTERM, and again each time the server refuses it: until Valkey 9 a replica that
+    /// has just received the data does not stop before its new append-only file is written.
+    fn stop_by_signal(&self, child: &mut Child) -> Option<ExitStatus> {
+        const STEP: Duration = Duration::from_millis(200);
+        let refusals = || self.log().matches(log::STOP_REFUSED).count();
+        let end = Instant::now() + STOP_LIMIT;
+        let mut refused = refusals();
+        process::signal(child, libc::SIGTERM);
+        loop {
+            let status = process::wait_for_exit(child, STEP);
+            if status.is_some() || Instant::now() >= end {
+                return status;
+            }
+            let now_refused = refusals();
+            if now_refused > refused {
+                refused = now_refused;
+                process::signal(child, libc::SIGTERM);
             }
         }
     }
