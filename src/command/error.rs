@@ -3,7 +3,6 @@
 
 use crate::core::{Mode, NotHeld, OwnerId, TooMany, MAX_READS};
 use crate::engine;
-use crate::server::Unavailable;
 use crate::store;
 
 /// Why a command ended in an error.
@@ -17,8 +16,6 @@ pub enum Error {
     BadTimeout,
     /// A timeout is below 0.
     NegativeTimeout,
-    /// The module cannot run it now.
-    Unavailable(Unavailable),
     /// A number is none.
     NotAnInteger,
     /// A number is below 1.
@@ -33,18 +30,12 @@ impl From<engine::Error> for Error {
     }
 }
 
-impl From<Unavailable> for Error {
-    fn from(why: Unavailable) -> Error {
-        Error::Unavailable(why)
-    }
-}
-
 impl Error {
     /// The line of the reply to `command`.
     pub fn text(&self, command: &str) -> String {
         use engine::Error::{
-            Deadlock, Elsewhere, InvalidExpire, InvalidTimeout, NoSession, NotHeld, OtherUpgrade,
-            Store, TooMany, TooManyWaiters,
+            Busy, Deadlock, Elsewhere, InvalidExpire, InvalidTimeout, NoSession, NotHeld,
+            OtherUpgrade, Stopped, Store, TooMany, TooManyWaiters,
         };
         match self {
             Error::Syntax(word) => format!("ERR syntax error near '{}'", name(word)),
@@ -52,8 +43,8 @@ impl Error {
                 "ERR timeout is not an integer or out of range".into()
             }
             Error::NegativeTimeout => "ERR timeout is negative".into(),
-            Error::Unavailable(Unavailable::Stopped) => "ERR the module is being unloaded".into(),
-            Error::Unavailable(Unavailable::Busy) => {
+            Error::Engine(Stopped) => "ERR the module is being unloaded".into(),
+            Error::Engine(Busy) => {
                 "ERR the call comes from a key event in the middle of another RWLOCK command".into()
             }
             Error::Engine(Deadlock(circle)) => deadlock(circle),

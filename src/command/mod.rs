@@ -16,9 +16,8 @@ mod unlock;
 mod upgrade;
 mod wlock;
 
-use crate::engine::{self, Engine};
 use crate::ffi::{CommandDocs, Ctx, Reply, Run, Str};
-use crate::server;
+use crate::server::run;
 use args::Args;
 use error::Error;
 
@@ -61,14 +60,6 @@ const TABLE: [Row; 10] = [
 pub fn register(ctx: Ctx<'_>) -> Result<(), String> {
     ctx.add_acl_category()?;
     TABLE.iter().try_for_each(|row| (row.register)(ctx))
-}
-
-/// Runs a use case of the engine.
-fn run<R>(
-    ctx: Ctx<'_>,
-    work: impl FnOnce(&mut Engine) -> Result<R, engine::Error>,
-) -> Result<R, Error> {
-    Ok(server::run(ctx, work)??)
 }
 
 /// A command as the server calls it.

@@ -2,7 +2,7 @@
 
 use super::{Args, Error};
 use crate::core::{Token, Want};
-use crate::engine::{Acquired, Answer, Ask};
+use crate::engine::{AcquireRequest, Acquired, Answer};
 use crate::ffi::{Ctx, Reply};
 use crate::server;
 
@@ -14,12 +14,12 @@ pub fn run(
     want: Want,
     render: fn(Answer) -> Reply,
 ) -> Result<Reply, Error> {
-    let ask = parse(args, want)?;
-    Ok(server::acquire(ctx, &ask, render)??.map_or(Reply::Later, reply))
+    let request = parse(args, want)?;
+    Ok(reply(server::acquire(ctx, &request, render)?))
 }
 
-fn parse<'a>(mut args: Args<'a>, want: Want) -> Result<Ask<'a>, Error> {
-    let mut ask = Ask {
+fn parse<'a>(mut args: Args<'a>, want: Want) -> Result<AcquireRequest<'a>, Error> {
+    let mut request = AcquireRequest {
         key: args.next()?,
         owner: args.next()?,
         lease: args.millis()?,
@@ -32,26 +32,28 @@ fn parse<'a>(mut args: Args<'a>, want: Want) -> Result<Ask<'a>, Error> {
     };
     while let Some(word) = args.word() {
         match word.as_slice() {
-            b"BLOCK" if ask.block.is_none() && ask.reserve.is_none() => {
-                ask.block = Some(args.timeout()?)
+            b"BLOCK" if request.block.is_none() && request.reserve.is_none() => {
+                request.block = Some(args.timeout()?)
             }
-            b"SESSION" if !ask.session => ask.session = true,
-            b"ONCE" if !ask.once => ask.once = true,
-            b"FENCE" if want != Want::Read && !ask.fence => ask.fence = true,
-            b"RESERVE" if want == Want::Write && ask.reserve.is_none() && ask.block.is_none() => {
-                ask.reserve = Some(args.millis()?);
+            b"SESSION" if !request.session => request.session = true,
+            b"ONCE" if !request.once => request.once = true,
+            b"FENCE" if want != Want::Read && !request.fence => request.fence = true,
+            b"RESERVE"
+                if want == Want::Write && request.reserve.is_none() && request.block.is_none() =>
+            {
+                request.reserve = Some(args.millis()?);
             }
             _ => return Err(args.syntax()),
         }
     }
-    Ok(ask)
+    Ok(request)
 }
 
 /// The reply of an answer that comes to the command of this name.
 pub fn answer(answer: Answer, command: &str) -> Reply {
     match answer {
         Answer::Held(grant) => held(grant.token),
-        Answer::TimedOut(left) => reply(Acquired::Refused(left)),
+        Answer::TimedOut(remaining) => reply(Acquired::Refused(remaining)),
         Answer::Failed(error) => Reply::Error(Error::from(error).text(command)),
     }
 }
@@ -68,7 +70,7 @@ fn held(token: Option<Token>) -> Reply {
 fn reply(acquired: Acquired) -> Reply {
     match acquired {
         Acquired::Held(token) => held(token),
-        Acquired::Refused(left) => Reply::Integer(left.unwrap_or(-1)),
-        Acquired::Waiting(_) => Reply::Later,
+        Acquired::Refused(remaining) => Reply::Integer(remaining.unwrap_or(-1)),
+        Acquired::Waiting => Reply::Later,
     }
 }

@@ -3,7 +3,6 @@
 use super::bindings::Returned;
 use super::tracked::Grant;
 use super::transaction::LockTxn;
-use super::wait::Waiting;
 use super::{end_of, Engine, Error};
 use crate::core::{
     self, End, Lock, Millis, Refusal, RequestError, Reservation, Token, Verdict, WaiterId, Want,
@@ -12,7 +11,7 @@ use crate::ffi::{Ctx, Str};
 use crate::store::{Owner, Reserved, Store, Survey, What};
 
 /// A request for a hold.
-pub struct Ask<'a> {
+pub struct AcquireRequest<'a> {
     /// The lock.
     pub key: &'a Str,
     /// Who asks.
@@ -41,8 +40,8 @@ pub enum Acquired {
     /// Not now: the ms until what stands in the way ends at the latest; None
     /// when it never ends by itself.
     Refused(Option<Millis>),
-    /// The answer will come.
-    Waiting(WaiterId),
+    /// The client is blocked, and its answer will come.
+    Waiting,
 }
 
 /// A request as it is tried, at once or when its turn comes.
@@ -57,20 +56,36 @@ pub(super) struct Terms {
 }
 
 /// What came of a try.
-pub(super) enum Taken {
-    Held(Grant),
-    Refused { lock: Lock, refusal: Refusal, reserved: Option<Reserved>, reservation: Reservation },
+pub(super) enum Outcome {
+    Granted(Grant),
+    Refused(Refused),
+}
+
+/// A request that was refused, and what stood in its way.
+pub(super) struct Refused {
+    /// The lock, as the owner sees it.
+    pub lock: Lock,
+    pub refusal: Refusal,
+    /// The reservation that stands, and what it means for the owner.
+    pub reserved: Option<Reserved>,
+    pub reservation: Reservation,
 }
 
 impl Engine {
-    /// RLOCK, WLOCK and UPGRADE.
-    pub fn acquire(&mut self, ctx: Ctx<'_>, ask: &Ask<'_>) -> Result<Acquired, Error> {
-        let owner = Owner::new(ask.owner)?;
-        let session = match ask.session {
+    /// RLOCK, WLOCK and UPGRADE. `block` blocks the client of a request that has entered
+    /// the queue; false: the server does not let it.
+    pub fn acquire(
+        &mut self,
+        ctx: Ctx<'_>,
+        request: &AcquireRequest<'_>,
+        block: impl FnOnce(WaiterId) -> bool,
+    ) -> Result<Acquired, Error> {
+        let owner = Owner::new(request.owner)?;
+        let session = match request.session {
             true => Some(session_client(ctx)?),
             false => None,
         };
-        self.on_lock(ctx, ask.key, |txn| txn.acquire(&owner, ask, session))
+        self.on_lock(ctx, request.key, |txn| txn.acquire(&owner, request, session, block))
     }
 
     /// DOWNGRADE.
@@ -107,49 +122,46 @@ impl LockTxn<'_, '_> {
     fn acquire(
         &mut self,
         owner: &Owner<'_>,
-        ask: &Ask<'_>,
+        request: &AcquireRequest<'_>,
         session: Option<u64>,
+        block: impl FnOnce(WaiterId) -> bool,
     ) -> Result<Acquired, Error> {
-        end_of(self.store, ask.lease)?;
-        let reserve = ask.reserve.map(|ms| end_of(self.store, ms)).transpose()?;
-        let timeout = ask.block.filter(|ms| *ms > 0);
+        end_of(self.store, request.lease)?;
+        let reserve = request.reserve.map(|ms| end_of(self.store, ms)).transpose()?;
+        let timeout = request.block.filter(|ms| *ms > 0);
         if timeout.is_some_and(|ms| End::of_lease(self.store.now(), ms).is_none()) {
             return Err(Error::InvalidTimeout);
         }
-        let Ask { want, lease, once, fence, .. } = *ask;
+        let AcquireRequest { want, lease, once, fence, .. } = *request;
         let terms = Terms { want, lease, once, fence, session };
-        let taken = self.take(owner, terms, Queueing::Behind)?;
-        let (lock, refusal, reserved, reservation) = match taken {
-            Taken::Held(grant) => {
+        let refused = match self.try_acquire(owner, terms, Queueing::Behind)? {
+            Outcome::Granted(grant) => {
                 self.serve_holder(owner.bytes());
-                if core::lets_others_in(ask.want, self.engine.settings.policy) {
+                if core::lets_others_in(want, self.engine.settings.policy) {
                     self.serve();
                 }
                 return Ok(Acquired::Held(grant.token));
             }
-            Taken::Refused { lock, refusal, reserved, reservation } => {
-                (lock, refusal, reserved, reservation)
-            }
+            Outcome::Refused(refused) => refused,
         };
-        if ask.block.is_some() && self.store.ctx().situation().may_block {
-            let waiting = Waiting { terms, timeout, refusal, reserved };
-            return self.wait(owner, &lock, waiting);
+        if request.block.is_some() && self.store.ctx().situation().may_block {
+            return self.wait(owner, terms, timeout, refused, block);
         }
         if let Some(end) = reserve {
-            if self.engine.waits.may_reserve(&self.store.lock(), reservation) {
-                self.store.reserve(ask.owner, end);
+            if self.engine.waits.may_reserve(&self.store.lock(), refused.reservation) {
+                self.store.reserve(request.owner, end);
             }
         }
-        Ok(Acquired::Refused(left(self.store, &lock, refusal, reserved, reservation)))
+        Ok(Acquired::Refused(refused.remaining(self.store)))
     }
 
     /// Tries a request.
-    pub fn take(
+    pub fn try_acquire(
         &mut self,
         owner: &Owner<'_>,
         terms: Terms,
         queueing: Queueing,
-    ) -> Result<Taken, Error> {
+    ) -> Result<Outcome, Error> {
         let lease = end_of(self.store, terms.lease)?;
         let survey = if terms.want == Want::Upgrade { Survey::Presence } else { Survey::Mode };
         let seen = self.look(owner, survey)?;
@@ -194,11 +206,11 @@ impl LockTxn<'_, '_> {
                 }
                 self.store.notice(What::Acquired);
                 let grant = self.engine.name_grant(self.store, &seen, owner, &after, terms, meant);
-                Ok(Taken::Held(Grant { token, ..grant }))
+                Ok(Outcome::Granted(Grant { token, ..grant }))
             }
             Verdict::Refused(refusal) => {
                 self.commit(&seen, owner, lock)?;
-                Ok(Taken::Refused { lock: seen.lock, refusal, reserved, reservation })
+                Ok(Outcome::Refused(Refused { lock: seen.lock, refusal, reserved, reservation }))
             }
         }
     }
@@ -213,23 +225,20 @@ pub(super) enum Queueing {
     Served,
 }
 
-/// The ms until what stands in the way ends at the latest.
-pub(super) fn left(
-    store: &Store<'_>,
-    lock: &Lock,
-    refusal: Refusal,
-    reserved: Option<Reserved>,
-    reservation: Reservation,
-) -> Option<Millis> {
-    let held = (!lock.is_free()).then_some(lock.end);
-    let reserved = reserved.filter(|_| match held {
-        Some(_) => reservation == Reservation::Other,
-        None => refusal != Refusal::Held,
-    });
-    match held.max(reserved.map(|reserved| reserved.end)) {
-        Some(end) => end.left(store.now()),
-        // Nothing is held or reserved: others are being served.
-        None => Some(0),
+impl Refused {
+    /// The ms until what stands in the way ends at the latest; None: it never ends by
+    /// itself.
+    pub fn remaining(&self, store: &Store<'_>) -> Option<Millis> {
+        let held = (!self.lock.is_free()).then_some(self.lock.end);
+        let reserved = self.reserved.as_ref().filter(|_| match held {
+            Some(_) => self.reservation == Reservation::Other,
+            None => self.refusal != Refusal::Held,
+        });
+        match held.max(reserved.map(|reserved| reserved.end)) {
+            Some(end) => end.left(store.now()),
+            // Nothing is held or reserved: others are being served.
+            None => Some(0),
+        }
     }
 }
 

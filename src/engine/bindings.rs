@@ -2,8 +2,8 @@
 //! what a commit means for them, the rest what others have done.
 
 use super::acquire::Terms;
-use super::alarms::Alarm;
 use super::memory::LockId;
+use super::timers::Timer;
 use super::tracked::{Delivery, Grant, Hold, Ids, Session, Tracked, TrackedId};
 use super::Engine;
 use crate::core::{self, Kind, Lock, Millis};
@@ -230,18 +230,18 @@ impl Engine {
     /// Binds a tracked hold to another connection, or to none, and sets its alarm.
     pub(super) fn bind(&mut self, id: TrackedId, session: Option<Session>) {
         if let Some(before) = self.tracked.get(id).and_then(|tracked| tracked.session) {
-            self.alarms.remove(before.due, Alarm::Session(id));
+            self.timers.remove(before.due, Timer::Session(id));
         }
         self.tracked.bind(id, session);
         if let Some(session) = session {
-            self.alarms.add(session.due, Alarm::Session(id));
+            self.timers.add(session.due, Timer::Session(id));
         }
     }
 
     /// Stops tracking a hold, which has ended or is like any other now.
     pub(super) fn untrack(&mut self, id: TrackedId) {
         if let Some(session) = self.tracked.remove(id).and_then(|tracked| tracked.session) {
-            self.alarms.remove(session.due, Alarm::Session(id));
+            self.timers.remove(session.due, Timer::Session(id));
         }
     }
 

@@ -4,7 +4,7 @@
 use super::deliveries::Answer;
 use super::memory::LockId;
 use super::pass::Pass;
-use super::wait::Asked;
+use super::wait::WaitRequest;
 use super::{Engine, Error};
 use crate::core::wait::{circle_through, suspects, Holders, Holding, WaitList};
 use crate::core::{Mode, OwnerId};
@@ -24,7 +24,7 @@ impl Engine {
                 let owners = circle.told_to(&waiter.owner);
                 self.answer(id, waiter, Answer::Failed(Error::Deadlock(owners)));
                 // Those behind it may get in.
-                self.do_alarms(ctx, pass);
+                self.run_timers(ctx, pass);
             }
         }
     }
@@ -86,9 +86,9 @@ struct Resting<'e, 'c> {
 
 impl Holders for Resting<'_, '_> {
     type Lock = LockId;
-    type Request = Asked;
+    type Request = WaitRequest;
 
-    fn waits(&self) -> &WaitList<LockId, Asked> {
+    fn waits(&self) -> &WaitList<LockId, WaitRequest> {
         &self.engine.waits
     }
 

@@ -7,6 +7,7 @@ use super::wait::Waiter;
 use super::{Engine, Error};
 use crate::core::{Millis, WaiterId};
 use crate::ffi::{Ctx, Version};
+use hashbrown::HashMap;
 
 /// What a waiter is told.
 #[derive(Clone, Debug)]
@@ -28,6 +29,15 @@ pub(super) struct InFlight {
     pub told: Told,
 }
 
+/// The answers that were made and not yet delivered.
+#[derive(Default)]
+pub(super) struct Deliveries {
+    /// Those that wait to be sent.
+    unsent: Vec<(WaiterId, Answer)>,
+    /// All of them, until the server says what became of each.
+    in_flight: HashMap<WaiterId, InFlight>,
+}
+
 impl Engine {
     /// Tells a waiter how its wait ended. It has left the list already.
     pub(super) fn answer(&mut self, id: WaiterId, waiter: Waiter, mut answer: Answer) {
@@ -38,23 +48,23 @@ impl Engine {
             self.track_answer(grant, &waiter);
             granted = Some(*grant);
         }
-        self.in_flight.insert(id, InFlight { waiter, grant: granted, told });
-        self.answers.push((id, answer));
+        self.deliveries.in_flight.insert(id, InFlight { waiter, grant: granted, told });
+        self.deliveries.unsent.push((id, answer));
     }
 
     /// Whether answers wait to be sent.
     pub fn has_answers(&self) -> bool {
-        !self.answers.is_empty()
+        !self.deliveries.unsent.is_empty()
     }
 
     /// The answers that wait to be sent.
     pub fn take_answers(&mut self) -> Vec<(WaiterId, Answer)> {
-        std::mem::take(&mut self.answers)
+        std::mem::take(&mut self.deliveries.unsent)
     }
 
     /// The answer with this number was, or could not be, delivered.
     pub fn answered(&mut self, ctx: Ctx<'_>, id: WaiterId, delivered: bool) {
-        if let Some(in_flight) = self.in_flight.remove(&id) {
+        if let Some(in_flight) = self.deliveries.in_flight.remove(&id) {
             if delivered {
                 self.figures.delivered(&in_flight, Steady::now(ctx));
                 self.told(in_flight.grant);
@@ -107,11 +117,11 @@ impl Engine {
         };
         if tracked.delivery == Delivery::UnderWay {
             self.tracked.set_lost(id, true);
-            self.gone.push(id);
+            self.returns.add(id);
             return;
         }
         let is_bound = tracked.session.is_some_and(|session| session.client == client);
-        if is_bound && !is_closing && !self.gone_clients.contains(&client) {
+        if is_bound && !is_closing && !self.returns.clients.contains(&client) {
             self.bind(id, None);
         }
         self.tracked.set_delivery(id, Delivery::Told);

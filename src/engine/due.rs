@@ -1,10 +1,10 @@
 //! What is due: by the clock, or since something was noted.
 
-use super::alarms::{Alarm, Next};
 use super::clock::Moment;
 use super::deliveries::Answer;
 use super::intervals;
 use super::pass::Pass;
+use super::timers::{Next, Timer};
 use super::{Engine, Error};
 use crate::ffi::{Access, Ctx, Text};
 use crate::store::{LockRef, Store};
@@ -15,41 +15,41 @@ impl Engine {
         let pass = Pass::begin(self.now(ctx));
         let situation = ctx.situation();
         let may_write = situation.primary && !situation.loading && !ctx.writes_are_paused();
-        self.unfinished = false;
+        self.timers.unfinished = false;
         if !situation.primary {
             self.unblock_all(&pass);
-            if !self.unfinished {
+            if !self.timers.unfinished {
                 self.retire();
             }
         } else if may_write {
-            self.try_to_give_back(&pass);
-            self.clear_up(ctx, &pass);
-            self.sweep(ctx, &pass);
+            self.returns.retry(pass.now);
+            self.return_holds(ctx, &pass);
+            self.go_on_with_sweep(ctx, &pass);
             self.try_unserved(ctx, &pass);
         }
         loop {
             // While it may not write only times are up: the rest stays where it is. So it
             // does while anything is to be given back: nobody is served by half of it.
-            let next = match may_write && !self.has_to_clear_up() {
-                true => self.alarms.next(pass.now),
-                false => self.alarms.next_waiter(pass.now),
+            let next = match may_write && !self.returns.has_some() {
+                true => self.timers.next(pass.now),
+                false => self.timers.next_waiter(pass.now),
             };
             match next {
-                Next::Rings(alarm) => self.do_alarm(ctx, alarm),
+                Next::Rings(alarm) => self.run_timer(ctx, alarm),
                 Next::Moved => {}
                 Next::Nothing => break,
             }
             if pass.is_over() {
-                self.unfinished = true;
+                self.timers.unfinished = true;
                 break;
             }
         }
-        if may_write && !self.unfinished && std::mem::take(&mut self.waits.unsearched) {
+        if may_write && !self.timers.unfinished && std::mem::take(&mut self.waits.unsearched) {
             // All who may get in have got in.
             self.break_all_circles(ctx, &pass);
         }
         self.tidy_up(&pass);
-        self.not_before = match may_write {
+        self.timers.writes_from = match may_write {
             true => Moment::PAST,
             false => self.within(ctx, intervals::NO_WRITES),
         };
@@ -57,24 +57,24 @@ impl Engine {
     }
 
     /// Does what is due now, where the server takes writes.
-    pub(super) fn do_alarms(&mut self, ctx: Ctx<'_>, pass: &Pass) {
+    pub(super) fn run_timers(&mut self, ctx: Ctx<'_>, pass: &Pass) {
         loop {
-            match self.alarms.next(pass.now) {
-                Next::Rings(alarm) => self.do_alarm(ctx, alarm),
+            match self.timers.next(pass.now) {
+                Next::Rings(alarm) => self.run_timer(ctx, alarm),
                 Next::Moved => {}
                 Next::Nothing => return,
             }
         }
     }
 
-    fn do_alarm(&mut self, ctx: Ctx<'_>, alarm: Alarm) {
+    fn run_timer(&mut self, ctx: Ctx<'_>, alarm: Timer) {
         match alarm {
-            Alarm::Waiter(id) => self.time_out(ctx, id),
-            Alarm::Session(id) => {
+            Timer::Waiter(id) => self.time_out(ctx, id),
+            Timer::Session(id) => {
                 // Why ever it could not be renewed: it ends with its lease.
                 let _ = self.renew_session(ctx, id);
             }
-            Alarm::Lock(place) => {
+            Timer::Lock(place) => {
                 let Some(known) = self.memory.at_mut(place) else {
                     return;
                 };
@@ -100,25 +100,25 @@ impl Engine {
     }
 
     /// When there is something to do next.
-    pub fn next_alarm(&self) -> Option<Moment> {
-        let mut next = self.alarms.first_waiter();
+    pub fn next_due(&self) -> Option<Moment> {
+        let mut next = self.timers.first_waiter();
         let mut not_later = |at: Moment| next = Some(next.map_or(at, |next| next.min(at)));
-        if let Some(at) = self.alarms.first_other() {
-            not_later(at.max(self.not_before));
+        if let Some(at) = self.timers.first_other() {
+            not_later(at.max(self.timers.writes_from));
         }
-        if let Some(sweeping) = &self.sweeping {
-            not_later(sweeping.due.max(self.not_before));
+        if let Some(at) = self.sweep.due() {
+            not_later(at.max(self.timers.writes_from));
         }
         if let Some(at) = self.unserved.next() {
-            not_later(at.max(self.not_before));
+            not_later(at.max(self.timers.writes_from));
         }
-        if self.has_to_clear_up() || self.waits.unsearched {
-            not_later(self.not_before);
+        if self.returns.has_some() || self.waits.unsearched {
+            not_later(self.timers.writes_from);
         }
-        if !self.not_yet.is_empty() {
-            not_later(self.not_yet_due.max(self.not_before));
+        if let Some(at) = self.returns.retry_at() {
+            not_later(at.max(self.timers.writes_from));
         }
-        if self.unfinished || self.is_untidy() {
+        if self.timers.unfinished || self.is_untidy() {
             not_later(Moment::PAST);
         }
         next
@@ -130,7 +130,7 @@ impl Engine {
     fn unblock_all(&mut self, pass: &Pass) {
         while let Some(id) = self.waits.first() {
             if pass.is_over() {
-                self.unfinished = true;
+                self.timers.unfinished = true;
                 return;
             }
             if let Some(waiter) = self.leave(id) {

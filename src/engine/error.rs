@@ -30,6 +30,11 @@ pub enum Error {
     Store(store::Error),
     /// The lock's slot is served elsewhere: the error that says so.
     Elsewhere(String),
+    /// The module is being unloaded.
+    Stopped,
+    /// The engine is at work: another module calls from a key event that the server raised
+    /// in the middle of that.
+    Busy,
 }
 
 impl From<store::Error> for Error {

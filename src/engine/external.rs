@@ -2,6 +2,8 @@
 
 use super::memory::LockId;
 use super::remember::set_due;
+use super::returns::Returns;
+use super::sweep::Sweep;
 use super::unserved::Unserved;
 use super::{Engine, Settings};
 use crate::core::Mode;
@@ -58,10 +60,8 @@ impl Engine {
                 // A script may take the lock before anybody looks at it. But what was
                 // tracked since is a later hold.
                 let lock = LockRef { db, name: &key };
-                for id in self.tracked.of_lock(lock) {
-                    if id <= self.tracked_before {
-                        self.untrack(id);
-                    }
+                for id in self.tracked.of_lock_before(lock) {
+                    self.untrack(id);
                 }
                 self.note_lapsed(db, &key);
             }
@@ -93,8 +93,8 @@ impl Engine {
 
     /// The engine is about to be used. Work that a panic has ended holds nobody up.
     pub fn begin_work(&mut self) {
-        self.tracked_before = self.tracked.last();
-        self.gives_back = false;
+        self.tracked.begin_work();
+        self.returns.reset();
     }
 
     /// Whether a connection has holds bound to it.
@@ -189,7 +189,7 @@ impl Engine {
             (known.mode, known.holds, known.is_unseen) = (Some(mode), holds, true);
             known.set_last(last);
             let due = due.filter(|_| mode == Mode::Write);
-            set_due(&mut self.alarms, place, known, due);
+            set_due(&mut self.timers, place, known, due);
         }
     }
 
@@ -209,8 +209,8 @@ impl Engine {
         let tracked = [one, other].map(|db| self.tracked.locks(Some(db)));
         self.tracked.relocate(tracked.into_iter().flatten().map(there));
         self.memory.swap(one, other);
-        self.alarms.swap(one, other);
-        if self.sweeping.is_some() {
+        self.timers.swap(one, other);
+        if self.sweep.is_running() {
             // What it has not met may be where it has been already.
             self.start_sweep();
         }
@@ -219,7 +219,7 @@ impl Engine {
 
     /// Forgets the locks of a database.
     fn forget_db(&mut self, db: i32) {
-        self.remains.add(self.memory.take(db), self.alarms.take(db));
+        self.remains.add(self.memory.take(db), self.timers.take(db));
     }
 
     /// Has the locks looked at that are waited for: whoever held them may hold them no
@@ -237,13 +237,10 @@ impl Engine {
     /// Forgets all but who waits: another server is the primary now.
     pub fn retire(&mut self) {
         self.memory.dbs().for_each(|db| self.forget_db(db));
-        self.sweeping = None;
         self.unserved = Unserved::default();
         self.waits.unsearched = false;
-        self.swept = false;
+        self.sweep = Sweep::default();
         self.untrack_db(None);
-        self.gone_clients.clear();
-        self.gone.clear();
-        self.not_yet.clear();
+        self.returns = Returns::default();
     }
 }

@@ -65,8 +65,8 @@ impl Figures {
             Ok(Acquired::Held(_)) => self.acquired += 1,
             Ok(Acquired::Refused(_)) => self.refused += 1,
             Err(error) if is_deadlock(error) => self.deadlocks += 1,
-            // Whether it can wait is yet to be seen.
-            Ok(Acquired::Waiting(_)) | Err(_) => {}
+            Ok(Acquired::Waiting) => self.waited += 1,
+            Err(_) => {}
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::clock::Steady;
 use super::memory::LockId;
-use super::wait::Asked;
+use super::wait::WaitRequest;
 use super::{Engine, Error};
 use crate::core::{End, Kind, Millis, Mode, WaiterId, Want};
 use crate::ffi::{Access, Ctx, Str};
@@ -123,7 +123,7 @@ impl Engine {
 
     fn waiter(&self, id: WaiterId, now: Steady) -> Option<WaiterPicture> {
         let waiter = self.waits.get(id)?;
-        let Asked { since, until, client, .. } = waiter.request;
+        let WaitRequest { since, until, client, .. } = waiter.request;
         Some(WaiterPicture {
             owner: waiter.owner.to_vec(),
             want: waiter.want(),

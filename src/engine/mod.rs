@@ -5,7 +5,6 @@
 //! which holds are bound to a connection, and when to look at a lock again.
 
 mod acquire;
-mod alarms;
 mod bindings;
 mod choice;
 mod clock;
@@ -24,12 +23,14 @@ mod pass;
 mod readers;
 mod release;
 mod remember;
+mod returns;
 mod serve;
 mod sessions;
 mod settings;
 mod slab;
 mod slots;
 mod sweep;
+mod timers;
 mod tracked;
 mod transaction;
 mod unserved;
@@ -37,26 +38,26 @@ mod wait;
 mod waits;
 mod wheel;
 
-pub use acquire::{Acquired, Ask};
+pub use acquire::{AcquireRequest, Acquired};
 pub use clock::Moment;
 pub use deliveries::Answer;
 pub use error::Error;
 pub use external::Change;
 pub use figures::{Figures, Progress};
 pub use inspect::{Holder, Picture, QueueLength, WaiterPicture};
-pub use wait::Left;
 
 use crate::core::wait::WaitList;
-use crate::core::{End, Millis, Policy, WaiterId};
+use crate::core::{End, Millis, Policy};
 use crate::store::{Channels, ClusterPublish, Store};
-use alarms::Alarms;
 use clock::Clock;
-use deliveries::InFlight;
-use hashbrown::HashMap;
+use deliveries::Deliveries;
 use memory::{LockId, Memory};
-use std::collections::BTreeSet;
-use tracked::{AllTracked, TrackedId};
-use wait::Asked;
+use returns::Returns;
+use sweep::Sweep;
+use timers::Timers;
+use tracked::AllTracked;
+use unserved::Unserved;
+use wait::WaitRequest;
 
 /// What an operator can set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,46 +100,18 @@ pub struct Engine {
     settings: Settings,
     /// What has happened so far.
     pub figures: Figures,
+    /// The locks.
     memory: Memory,
-    alarms: Alarms,
-    /// What is forgotten, and not dropped yet.
+    /// Locks that are forgotten, and whose memory is not given back yet.
     remains: pass::Remains,
-    /// Whether the last pass left something to be done that was due.
-    unfinished: bool,
+    timers: Timers,
     clock: Clock,
-    /// Who waits.
-    waits: WaitList<LockId, Asked>,
-    /// The holds that are bound to a connection, or whose answers are under way.
+    waits: WaitList<LockId, WaitRequest>,
+    deliveries: Deliveries,
     tracked: AllTracked,
-    /// The last of them that was there before the work that is being done, or was done
-    /// last.
-    tracked_before: TrackedId,
-    /// What waiters are to be told.
-    answers: Vec<(WaiterId, Answer)>,
-    /// Those whose answers are on their way.
-    in_flight: HashMap<WaiterId, InFlight>,
-    /// Whether holds are being given back whose connections are gone. Nobody is served
-    /// meanwhile: by one of them nobody is to be granted anything when others go.
-    gives_back: bool,
-    /// The locks whose queues wait for the end of that.
-    freed: Vec<LockId>,
-    /// Connections that are gone, and whose holds are to be given back.
-    gone_clients: BTreeSet<u64>,
-    /// Holds to be given back: their client never learnt of them, or it could not be
-    /// done when it was tried.
-    gone: Vec<TrackedId>,
-    /// Those of them that are not tried before the next time.
-    not_yet: Vec<TrackedId>,
-    /// When that is.
-    not_yet_due: Moment,
-    /// When they can be given back, at the earliest.
-    not_before: Moment,
-    /// The search for locks that nobody has touched yet, while it goes on.
-    sweeping: Option<sweep::Sweeping>,
-    /// The locks that could not be looked at when they were met.
-    unserved: unserved::Unserved,
-    /// Whether it has ended since it was last begun.
-    swept: bool,
+    returns: Returns,
+    sweep: Sweep,
+    unserved: Unserved,
 }
 
 impl Engine {

@@ -76,7 +76,7 @@ impl Engine {
                 break;
             };
             let (moved, places) = self.memory.pack(db);
-            self.alarms.pack(db, moved, places);
+            self.timers.pack(db, moved, places);
         }
     }
 

@@ -1,9 +1,9 @@
 //! What is remembered of a lock, and when to look at it again.
 
-use super::alarms::{Alarm, Alarms};
 use super::clock::Moment;
 use super::intervals;
 use super::memory::{Known, Place};
+use super::timers::{Timer, Timers};
 use super::Engine;
 use crate::core::{End, Lock, Millis, Mode};
 use crate::store::{LockRef, Store};
@@ -49,7 +49,7 @@ impl Engine {
             // A free lock has times too: the end of a reservation, the next try.
             due = sooner(due, known.due());
         }
-        set_due(&mut self.alarms, place, known, due);
+        set_due(&mut self.timers, place, known, due);
         if self.has_queue(store) {
             self.look_within(store, intervals::of_queue(self.waits.queue_count(), store, mode));
         }
@@ -58,7 +58,7 @@ impl Engine {
     /// Forgets the lock that is remembered there.
     pub(super) fn forget_at(&mut self, place: Place) {
         self.memory.remove(place);
-        self.alarms.silence(place);
+        self.timers.silence(place);
     }
 
     /// Has a lock looked at soon, for the server takes no writes now.
@@ -88,7 +88,7 @@ impl Engine {
     pub(super) fn look_at(&mut self, lock: LockRef<'_>, at: Moment) {
         let (place, known) = self.memory.entry(lock);
         let due = sooner(known.due(), Some(at));
-        set_due(&mut self.alarms, place, known, due);
+        set_due(&mut self.timers, place, known, due);
     }
 
     /// Has a lock's queue served as soon as may be.
@@ -101,7 +101,7 @@ impl Engine {
         self.tracked.doubt(lock);
         let (place, known) = self.memory.entry(lock);
         known.readers = None;
-        set_due(&mut self.alarms, place, known, Some(Moment::PAST));
+        set_due(&mut self.timers, place, known, Some(Moment::PAST));
     }
 }
 
@@ -123,13 +123,13 @@ fn sooner(one: Option<Moment>, other: Option<Moment>) -> Option<Moment> {
     }
 }
 
-pub(super) fn set_due(alarms: &mut Alarms, place: Place, known: &mut Known, due: Option<Moment>) {
+pub(super) fn set_due(timers: &mut Timers, place: Place, known: &mut Known, due: Option<Moment>) {
     if known.due() == due {
         return;
     }
     match due {
-        Some(due) => alarms.add(due, Alarm::Lock(place)),
-        None => alarms.silence(place),
+        Some(due) => timers.add(due, Timer::Lock(place)),
+        None => timers.silence(place),
     }
     known.set_due(due);
 }

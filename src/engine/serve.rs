@@ -1,12 +1,12 @@
 //! Serving a lock's queue.
 
-use super::acquire::{Queueing, Taken};
+use super::acquire::{Outcome, Queueing};
 use super::deliveries::Answer;
 use super::intervals;
 use super::memory::LockId;
 use super::tracked::Grant;
 use super::transaction::LockTxn;
-use super::wait::{Asked, Waiter};
+use super::wait::{WaitRequest, Waiter};
 use super::{Engine, Error};
 use crate::core::wait::{self, Attempt, Ended, Holders, Holding, Locks, WaitList};
 use crate::core::{Mode, OwnerId, WaiterId};
@@ -32,10 +32,7 @@ impl LockTxn<'_, '_> {
         let Some(lock) = engine.waits.lock(&store.lock()) else {
             return;
         };
-        if engine.gives_back {
-            if engine.freed.last() != Some(&lock) {
-                engine.freed.push(lock);
-            }
+        if engine.returns.delay(&lock) {
             return;
         }
         if !store.may_grant() {
@@ -74,9 +71,9 @@ impl Engine {
 
 impl Holders for LockTxn<'_, '_> {
     type Lock = LockId;
-    type Request = Asked;
+    type Request = WaitRequest;
 
-    fn waits(&self) -> &WaitList<LockId, Asked> {
+    fn waits(&self) -> &WaitList<LockId, WaitRequest> {
         &self.engine.waits
     }
 
@@ -89,7 +86,7 @@ impl Locks for LockTxn<'_, '_> {
     type Grant = Grant;
     type Error = Error;
 
-    fn waits_mut(&mut self) -> &mut WaitList<LockId, Asked> {
+    fn waits_mut(&mut self) -> &mut WaitList<LockId, WaitRequest> {
         &mut self.engine.waits
     }
 
@@ -107,12 +104,12 @@ impl Locks for LockTxn<'_, '_> {
             return Attempt::NotYet;
         };
         let (terms, name) = (waiter.request.terms, waiter.request.name.clone());
-        let taken = Owner::new(&name)
+        let outcome = Owner::new(&name)
             .map_err(Error::from)
-            .and_then(|owner| self.take(&owner, terms, Queueing::Served));
-        match taken {
-            Ok(Taken::Held(grant)) => Attempt::Granted(grant),
-            Ok(Taken::Refused { .. }) => Attempt::NotYet,
+            .and_then(|owner| self.try_acquire(&owner, terms, Queueing::Served));
+        match outcome {
+            Ok(Outcome::Granted(grant)) => Attempt::Granted(grant),
+            Ok(Outcome::Refused(_)) => Attempt::NotYet,
             Err(error) => Attempt::Failed(error),
         }
     }

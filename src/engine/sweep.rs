@@ -5,13 +5,32 @@ use super::clock::Moment;
 use super::intervals;
 use super::pass::Pass;
 use super::{Engine, Progress};
-use crate::ffi::{Ctx, Db, Sweep, Text};
+use crate::ffi::{self, Ctx, Db, Text};
 use crate::store::{self, LockRef};
 
-/// How far the background sweep has come.
-pub(super) struct Sweeping {
+/// The search for locks that nobody has touched yet.
+#[derive(Default)]
+pub(super) struct Sweep {
+    running: Option<Sweeping>,
+    /// Whether it has ended since it was last begun.
+    is_done: bool,
+}
+
+impl Sweep {
+    pub fn is_running(&self) -> bool {
+        self.running.is_some()
+    }
+
+    /// When to go on; None: it does not run.
+    pub fn due(&self) -> Option<Moment> {
+        self.running.as_ref().map(|sweeping| sweeping.due)
+    }
+}
+
+/// How far it has come.
+struct Sweeping {
     db: i32,
-    walk: Sweep,
+    walk: ffi::Sweep,
     /// How many keys were met in the databases before.
     met: u64,
     /// How many there were in all when it began, once that is known.
@@ -21,7 +40,7 @@ pub(super) struct Sweeping {
     /// Whether there may be more in this database.
     more: bool,
     /// When to go on.
-    pub due: Moment,
+    due: Moment,
 }
 
 /// How many steps of the server's scan the sweep takes at a time.
@@ -30,7 +49,6 @@ const STEPS: usize = 500;
 impl Engine {
     /// Starts the sweep, from the beginning.
     pub fn start_sweep(&mut self) {
-        self.swept = false;
         let new = |walk| Sweeping {
             db: 0,
             walk,
@@ -40,13 +58,13 @@ impl Engine {
             more: true,
             due: Moment::PAST,
         };
-        self.sweeping = Sweep::new().map(new);
+        self.sweep = Sweep { running: ffi::Sweep::new().map(new), is_done: false };
     }
 
     /// How far it has come. Keys come and go meanwhile: 100 % is when it says so.
     pub fn progress(&self) -> Progress {
-        match &self.sweeping {
-            None if self.swept => Progress::Done,
+        match &self.sweep.running {
+            None if self.sweep.is_done => Progress::Done,
             None => Progress::Idle,
             Some(Sweeping { walk, met, keys, .. }) => {
                 let met = met.saturating_add(walk.met()).saturating_mul(100);
@@ -57,12 +75,12 @@ impl Engine {
     }
 
     /// Goes on with the sweep, if it is time.
-    pub(super) fn sweep(&mut self, ctx: Ctx<'_>, pass: &Pass) {
-        let Some(mut sweeping) = self.sweeping.take() else {
+    pub(super) fn go_on_with_sweep(&mut self, ctx: Ctx<'_>, pass: &Pass) {
+        let Some(mut sweeping) = self.sweep.running.take() else {
             return;
         };
         if pass.now <= sweeping.due {
-            self.sweeping = Some(sweeping);
+            self.sweep.running = Some(sweeping);
             return;
         }
         if sweeping.keys.is_none() {
@@ -70,7 +88,7 @@ impl Engine {
         }
         let Some(db) = ctx.find_db(sweeping.db) else {
             // There are no more databases.
-            self.swept = true;
+            self.sweep.is_done = true;
             return;
         };
         if sweeping.found.is_empty() {
@@ -84,7 +102,7 @@ impl Engine {
                 Err(store::Error::ClusterDown(_)) => {
                     sweeping.found.push(name);
                     sweeping.due = self.within(ctx, intervals::SWEEP_PAUSE_DOWN);
-                    self.sweeping = Some(sweeping);
+                    self.sweep.running = Some(sweeping);
                     return;
                 }
                 Err(_) if store::is_here(db, &key) => {
@@ -94,16 +112,16 @@ impl Engine {
             }
             if pass.is_over() && !sweeping.found.is_empty() {
                 sweeping.due = self.within(ctx, intervals::SWEEP_PAUSE);
-                self.sweeping = Some(sweeping);
+                self.sweep.running = Some(sweeping);
                 return;
             }
         }
         sweeping.due = self.within(ctx, intervals::SWEEP_PAUSE);
         if sweeping.more {
-            self.sweeping = Some(sweeping);
-        } else if let Some(walk) = Sweep::new() {
+            self.sweep.running = Some(sweeping);
+        } else if let Some(walk) = ffi::Sweep::new() {
             let met = sweeping.met + sweeping.walk.met();
-            self.sweeping = Some(Sweeping { db: db.number() + 1, walk, met, ..sweeping });
+            self.sweep.running = Some(Sweeping { db: db.number() + 1, walk, met, ..sweeping });
         }
     }
 

@@ -93,6 +93,8 @@ pub struct Tracked {
 #[derive(Default)]
 pub struct AllTracked {
     last: TrackedId,
+    /// The last that was added before the work that is being done, or was done last.
+    before: TrackedId,
     all: HashMap<TrackedId, Tracked>,
     of_client: HashMap<u64, BTreeSet<TrackedId>>,
     of_lock: HashMap<LockId, OfLock>,
@@ -125,9 +127,14 @@ impl AllTracked {
         self.of_client.values().map(BTreeSet::len).sum()
     }
 
-    /// The one that was added last, or 0.
-    pub fn last(&self) -> TrackedId {
-        self.last
+    /// Work begins: what is added from now on is newer than what is noted meanwhile.
+    pub fn begin_work(&mut self) {
+        self.before = self.last;
+    }
+
+    /// The holds on a lock that were tracked before the work began.
+    pub fn of_lock_before(&self, lock: LockRef<'_>) -> Vec<TrackedId> {
+        self.of_lock(lock).into_iter().filter(|id| *id <= self.before).collect()
     }
 
     /// Begins to track a hold, which is bound to nobody, and whose client knows of it.

@@ -30,13 +30,13 @@ impl Engine {
         work: impl FnOnce(&mut LockTxn<'_, '_>) -> Result<R, Error>,
     ) -> Result<R, Error> {
         let db = ctx.db();
-        if self.has_to_clear_up() && !ctx.writes_are_paused() {
+        if self.returns.has_some() && !ctx.writes_are_paused() {
             let pass = Pass::begin(self.now(ctx));
-            self.clear_up(ctx, &pass);
+            self.return_holds(ctx, &pass);
         }
         let name = Store::check(db, key, Access::Write)?;
-        if (self.has_to_clear_up() || !self.not_yet.is_empty()) && !ctx.writes_are_paused() {
-            self.clear_up_lock(ctx, LockRef { db: db.number(), name: key.bytes() });
+        if self.returns.has_any() && !ctx.writes_are_paused() {
+            self.return_holds_of(ctx, LockRef { db: db.number(), name: key.bytes() });
         }
         let mut store = Store::of(db, key, name, Access::Write);
         store.allow();

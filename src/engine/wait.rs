@@ -1,11 +1,11 @@
 //! Waiting: into the queue, and out of it again.
 
-use super::acquire::{left, Acquired, Terms};
-use super::alarms::Alarm;
+use super::acquire::{Acquired, Refused, Terms};
 use super::clock::{Moment, Steady};
 use super::deliveries::Answer;
 use super::intervals;
 use super::memory::LockId;
+use super::timers::Timer;
 use super::transaction::LockTxn;
 use super::{Engine, Error};
 use crate::core::wait;
@@ -14,11 +14,11 @@ use crate::ffi::{Access, Ctx, Text};
 use crate::store::{LockRef, Owner, Reserved, Store, Survey};
 
 /// A client that waits for a lock.
-pub(super) type Waiter = wait::Waiter<LockId, Asked>;
+pub(super) type Waiter = wait::Waiter<LockId, WaitRequest>;
 
 /// What a waiter asked for.
 #[derive(Clone)]
-pub(super) struct Asked {
+pub(super) struct WaitRequest {
     /// The owner's name, as the server keeps it.
     pub name: Text,
     pub terms: Terms,
@@ -29,62 +29,44 @@ pub(super) struct Asked {
     pub client: u64,
 }
 
-/// How a request is going to wait.
-pub(super) struct Waiting {
-    pub terms: Terms,
-    /// For how many ms at most; None: without end.
-    pub timeout: Option<Millis>,
-    /// Why it has to.
-    pub refusal: Refusal,
-    /// The reservation that stands.
-    pub reserved: Option<Reserved>,
-}
-
-/// How a waiter left.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Left {
-    /// It was waiting, and is to be dismissed.
-    Waiting,
-    /// It had been answered already.
-    Answered,
-}
-
 impl LockTxn<'_, '_> {
-    /// Puts a refused request into the queue, unless it would wait for itself.
+    /// Puts a refused request into the queue, unless it would wait for itself, and its
+    /// client to sleep. `timeout`: for how many ms at most; None: without end.
     pub fn wait(
         &mut self,
         owner: &Owner<'_>,
-        lock: &Lock,
-        waiting: Waiting,
+        terms: Terms,
+        timeout: Option<Millis>,
+        refused: Refused,
+        block: impl FnOnce(WaiterId) -> bool,
     ) -> Result<Acquired, Error> {
-        let Waiting { terms, timeout, refusal, reserved } = waiting;
+        let lock = &refused.lock;
+        self.note_writer(lock);
         let LockTxn { engine, store } = self;
-        let known = engine.waits.queue_mut(&store.lock());
-        if let Some(queue) = known.filter(|queue| queue.writer.is_none()) {
-            if lock.others == Others::Writer {
-                // All who come after this one will look for him.
-                queue.writer = store.writer().ok().flatten().map(OwnerId::from);
-            }
-        }
         let since = Steady::now(store.ctx());
-        let asked = Asked {
+        let request = WaitRequest {
             name: owner.name().to_text(),
             terms,
             since,
             until: timeout.map(|ms| (since.after(ms), engine.within(store.ctx(), ms))),
             client: store.ctx().client_id().unwrap_or(0),
         };
-        let until = asked.until;
+        let until = request.until;
         let name = engine.waits.owner(owner.bytes()).cloned();
         let name = name.unwrap_or_else(|| owner.bytes().into());
-        let at = engine.waits.lock(&store.lock()).unwrap_or_else(|| store.lock().into());
-        let waiter = Waiter::new(name, at, terms.want, asked);
+        let place = engine.waits.lock(&store.lock()).unwrap_or_else(|| store.lock().into());
+        let waiter = Waiter::new(name, place, terms.want, request);
         let id = wait::enter(self, lock, waiter)?;
         if let Some((_, at)) = until {
-            self.engine.alarms.add(at, Alarm::Waiter(id));
+            self.engine.timers.add(at, Timer::Waiter(id));
         }
+        if !block(id) {
+            self.engine.leave(id);
+            return Ok(Acquired::Refused(refused.remaining(self.store)));
+        }
+        let Refused { lock, refusal, reserved, .. } = refused;
         // Its turn may have come all the same: it may have a reservation.
-        if refusal != Refusal::Held && self.engine.is_next(self.store, id, lock, reserved.as_ref())
+        if refusal != Refusal::Held && self.engine.is_next(self.store, id, &lock, reserved.as_ref())
         {
             self.serve();
         }
@@ -94,20 +76,17 @@ impl LockTxn<'_, '_> {
             engine.look_by(store, reserved.end);
             soon = intervals::RESERVED;
         }
-        match engine.answers.iter().position(|(answered, _)| *answered == id) {
-            None => {
-                engine.look_within(store, soon);
-                Ok(Acquired::Waiting(id))
-            }
-            Some(at) => {
-                if let Some(in_flight) = engine.in_flight.remove(&id) {
-                    engine.told(in_flight.grant);
-                }
-                match engine.answers.swap_remove(at).1 {
-                    Answer::Failed(error) => Err(error),
-                    Answer::Held(grant) => Ok(Acquired::Held(grant.token)),
-                    Answer::TimedOut(left) => Ok(Acquired::Refused(left)),
-                }
+        engine.look_within(store, soon);
+        Ok(Acquired::Waiting)
+    }
+
+    /// Has the queue remember who writes: all that come after this request look for that
+    /// owner first.
+    fn note_writer(&mut self, lock: &Lock) {
+        let queue = self.engine.waits.queue_mut(&self.store.lock());
+        if let Some(queue) = queue.filter(|queue| queue.writer.is_none()) {
+            if lock.others == Others::Writer {
+                queue.writer = self.store.writer().ok().flatten().map(OwnerId::from);
             }
         }
     }
@@ -131,7 +110,7 @@ impl Engine {
 
     pub(super) fn silence(&mut self, id: WaiterId, waiter: &Waiter) {
         if let Some((_, at)) = waiter.request.until {
-            self.alarms.remove(at, Alarm::Waiter(id));
+            self.timers.remove(at, Timer::Waiter(id));
         }
     }
 
@@ -181,41 +160,41 @@ impl Engine {
             if let Some(asked) = self.waits.request_mut(id) {
                 asked.until = Some((until, at));
             }
-            self.alarms.add(at, Alarm::Waiter(id));
+            self.timers.add(at, Timer::Waiter(id));
             return;
         }
-        let left = self.waits.get(id).and_then(|waiter| self.left_of(ctx, waiter));
+        let remaining = self.waits.get(id).and_then(|waiter| self.remaining(ctx, waiter));
         if let Some(waiter) = self.leave(id) {
-            self.answer(id, waiter, Answer::TimedOut(left));
+            self.answer(id, waiter, Answer::TimedOut(remaining));
         }
     }
 
-    /// CLIENT UNBLOCK: the ms until what stands in the way ends at the latest.
-    /// None when this waiter is answered already.
-    pub fn stop(&mut self, ctx: Ctx<'_>, id: WaiterId) -> Option<Option<Millis>> {
+    /// CLIENT UNBLOCK: the waiter waits no more. What it is to be told; None when it is
+    /// answered already.
+    pub fn unblock(&mut self, ctx: Ctx<'_>, id: WaiterId) -> Option<Answer> {
         let waiter = self.leave(id)?;
-        Some(self.left_of(ctx, &waiter))
+        Some(Answer::TimedOut(self.remaining(ctx, &waiter)))
     }
 
-    /// A waiter's client is gone.
-    pub fn left(&mut self, id: WaiterId) -> Left {
-        match self.leave(id) {
-            Some(_) => Left::Waiting,
-            None => Left::Answered,
-        }
+    /// A waiter's client is gone. False when it had been answered already.
+    pub fn disconnect_waiter(&mut self, id: WaiterId) -> bool {
+        self.leave(id).is_some()
     }
 
-    fn left_of(&self, ctx: Ctx<'_>, waiter: &Waiter) -> Option<Millis> {
+    /// The ms until what stands in a waiter's way ends at the latest; None: it never ends
+    /// by itself.
+    fn remaining(&self, ctx: Ctx<'_>, waiter: &Waiter) -> Option<Millis> {
         let LockId { db, name } = waiter.lock();
         let key = Text::new(name);
-        let left = Store::open(ctx.in_db(*db), &key, Access::Read).and_then(|store| {
+        let remaining = Store::open(ctx.in_db(*db), &key, Access::Read).and_then(|store| {
             let lock = store.look(&Owner::nobody(), Survey::Mode)?.lock;
             let reserved = store.reservation()?;
             let by = reserved.as_ref().map(|reserved| reserved.owner.as_slice());
             let policy = self.settings.policy;
             let reservation = reservation(by, &waiter.owner, waiter.want(), &lock, policy);
-            Ok(left(&store, &lock, Refusal::Queue, reserved, reservation))
+            let refused = Refused { lock, refusal: Refusal::Queue, reserved, reservation };
+            Ok(refused.remaining(&store))
         });
-        left.unwrap_or(Some(0))
+        remaining.unwrap_or(Some(0))
     }
 }

@@ -1,48 +1,29 @@
 //! Clients that wait.
 
-use super::{with_server, Client, Server, Unavailable, SERVER};
+use super::{with_server, Client, Server, SERVER};
 use crate::core::WaiterId;
-use crate::engine::{Acquired, Answer, Ask, Error, Left};
+use crate::engine::{AcquireRequest, Acquired, Answer, Error};
 use crate::ffi::{BlockedId, Ctx, OnBlocked, Reply};
 
-/// Runs a request. None when the client waits now: its reply will come.
+/// Runs a request.
 pub fn acquire(
     ctx: Ctx<'_>,
-    ask: &Ask<'_>,
+    request: &AcquireRequest<'_>,
     render: fn(Answer) -> Reply,
-) -> Result<Result<Option<Acquired>, Error>, Unavailable> {
+) -> Result<Acquired, Error> {
     with_server(ctx, |server| {
-        let acquired = server.engine.acquire(ctx, ask);
-        server.engine.figures.answered(&acquired);
-        Ok(match acquired? {
-            Acquired::Waiting(id) => server.block(ctx, id, render),
-            acquired => Some(acquired),
-        })
+        let Server { engine, clients, waiters, .. } = server;
+        let acquired = engine.acquire(ctx, request, |id| {
+            let Some(blocked) = ctx.block::<Clients>() else {
+                return false;
+            };
+            waiters.insert(blocked.id(), id);
+            clients.insert(id, Client { blocked, render });
+            true
+        });
+        engine.figures.answered(&acquired);
+        acquired
     })
-}
-
-impl Server {
-    /// Blocks the client. Where the server will not have it, the request was one
-    /// that does not wait.
-    fn block(
-        &mut self,
-        ctx: Ctx<'_>,
-        id: WaiterId,
-        render: fn(Answer) -> Reply,
-    ) -> Option<Acquired> {
-        match ctx.block::<Clients>() {
-            Some(blocked) => {
-                self.waiters.insert(blocked.id(), id);
-                self.clients.insert(id, Client { blocked, render });
-                self.engine.figures.waited += 1;
-                None
-            }
-            None => {
-                self.engine.figures.refused += 1;
-                Some(Acquired::Refused(self.engine.stop(ctx, id).flatten()))
-            }
-        }
-    }
 }
 
 struct Clients;
@@ -53,19 +34,19 @@ impl OnBlocked for Clients {
         let Some(server) = server.as_mut() else {
             return Reply::Null;
         };
-        let Some(client) = server.waiters.remove(&id).and_then(|id| {
-            let left = server.engine.stop(ctx, id);
-            server.clients.remove(&id).map(|client| (client, left))
-        }) else {
+        let Some(id) = server.waiters.remove(&id) else {
             return Reply::Null;
         };
-        let (Client { blocked, render }, left) = client;
-        if left.is_some() {
+        let answer = server.engine.unblock(ctx, id);
+        let Some(Client { blocked, render }) = server.clients.remove(&id) else {
+            return Reply::Null;
+        };
+        if answer.is_some() {
             server.engine.figures.timeouts += 1;
         }
         blocked.dismiss();
         server.finish(ctx);
-        render(Answer::TimedOut(left.flatten()))
+        render(answer.unwrap_or(Answer::TimedOut(None)))
     }
 
     fn left(id: BlockedId) {
@@ -76,7 +57,7 @@ impl OnBlocked for Clients {
         let Some(waiter) = server.waiters.remove(&id) else {
             return;
         };
-        if server.engine.left(waiter) == Left::Waiting {
+        if server.engine.disconnect_waiter(waiter) {
             if let Some(client) = server.clients.remove(&waiter) {
                 client.blocked.dismiss();
             }

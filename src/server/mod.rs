@@ -16,7 +16,7 @@ pub use settings::load_settings;
 pub use version::check;
 
 use crate::core::WaiterId;
-use crate::engine::{Answer, Change, Engine, Moment, Settings};
+use crate::engine::{Answer, Change, Engine, Error, Moment, Settings};
 use crate::ffi::{drop_probes, Alarm, Blocked, BlockedId, Ctx, MainThread, Reply};
 use crate::store::{self, Audience, KeyEvent};
 use hashbrown::HashMap;
@@ -103,29 +103,25 @@ pub fn stop(ctx: Ctx<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Why no use case can run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unavailable {
-    /// The module is being unloaded.
-    Stopped,
-    /// The engine works: another module calls from a key event that the server
-    /// raised in the middle of that.
-    Busy,
-}
-
 /// Runs a use case, with all that has happened noted before, and all that
 /// follows from it done after.
-pub fn run<R>(ctx: Ctx<'_>, work: impl FnOnce(&mut Engine) -> R) -> Result<R, Unavailable> {
+pub fn run<R>(
+    ctx: Ctx<'_>,
+    work: impl FnOnce(&mut Engine) -> Result<R, Error>,
+) -> Result<R, Error> {
     with_server(ctx, |server| work(&mut server.engine))
 }
 
 /// The same, for work that needs more than the engine, such as blocking the
 /// client. It belongs into `work`: answers are sent and key events are raised
 /// after it, and a module that hears such an event may free the lock at once.
-fn with_server<R>(ctx: Ctx<'_>, work: impl FnOnce(&mut Server) -> R) -> Result<R, Unavailable> {
+fn with_server<R>(
+    ctx: Ctx<'_>,
+    work: impl FnOnce(&mut Server) -> Result<R, Error>,
+) -> Result<R, Error> {
     let result = {
-        let mut server = SERVER.try_borrow_mut().map_err(|_| Unavailable::Busy)?;
-        let server = server.as_mut().ok_or(Unavailable::Stopped)?;
+        let mut server = SERVER.try_borrow_mut().map_err(|_| Error::Busy)?;
+        let server = server.as_mut().ok_or(Error::Stopped)?;
         server.read_inbox();
         server.engine.begin_work();
         let result = work(server);
@@ -136,7 +132,7 @@ fn with_server<R>(ctx: Ctx<'_>, work: impl FnOnce(&mut Server) -> R) -> Result<R
     if !events.is_empty() {
         raise(ctx, events);
     }
-    Ok(result)
+    result
 }
 
 /// Raises the key events of what was done. Other modules may hear them, and do

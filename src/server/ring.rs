@@ -41,7 +41,10 @@ pub(super) fn before_sleep(ctx: Ctx<'_>) {
         return;
     }
     // Never busy: this is between commands. After a stop there is nothing to do.
-    let _ = run(ctx, |engine| engine.ring(ctx));
+    let _ = run(ctx, |engine| {
+        engine.ring(ctx);
+        Ok(())
+    });
 }
 
 /// The event loop awakes, and has not looked at any command yet.
@@ -58,7 +61,7 @@ impl Server {
     fn wake(&mut self, ctx: Ctx<'_>) {
         self.engine.look_at_clocks(ctx);
         self.armed = None;
-        let next = self.engine.next_alarm().map(|at| self.engine.sleeps(ctx, at));
+        let next = self.engine.next_due().map(|at| self.engine.sleeps(ctx, at));
         self.due |= next.is_some_and(|(ms, _)| ms == 0);
         if self.due {
             self.armed = Some(Moment::PAST);
@@ -98,7 +101,7 @@ impl Server {
 
     /// Sets the alarm to what the engine has to do next.
     pub(super) fn arm(&mut self, ctx: Ctx<'_>) {
-        let Some(at) = self.engine.next_alarm() else {
+        let Some(at) = self.engine.next_due() else {
             return;
         };
         if self.armed.is_some_and(|armed| armed <= at) {

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 /// Something to be done at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Alarm {
+pub enum Timer {
     /// A waiter's time is up.
     Waiter(WaiterId),
     /// A session hold is to be renewed.
@@ -19,11 +19,11 @@ pub enum Alarm {
     Lock(Place),
 }
 
-/// What [`Alarms::next`] came to.
+/// What [`Timers::next`] came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// This one rings. It is set no more.
-    Rings(Alarm),
+    Rings(Timer),
     /// None yet, and there may be more.
     Moved,
     /// There is none, for now.
@@ -33,36 +33,40 @@ pub enum Next {
 /// All of it. The locks, of which there are many, by themselves: one of them
 /// has one time, and it changes with each command.
 #[derive(Default)]
-pub struct Alarms {
+pub struct Timers {
     /// For each database.
     locks: Vec<Option<Box<Wheel>>>,
     waiters: BTreeSet<(Moment, WaiterId)>,
     sessions: BTreeSet<(Moment, TrackedId)>,
+    /// Whether the last pass left something to be done that was due.
+    pub unfinished: bool,
+    /// Since when the server may take writes again, at the earliest.
+    pub writes_from: Moment,
 }
 
-impl Alarms {
+impl Timers {
     /// Adds one that rings in the first ms after `at`. A lock's takes the place
     /// of the one that it had.
-    pub fn add(&mut self, at: Moment, alarm: Alarm) {
+    pub fn add(&mut self, at: Moment, alarm: Timer) {
         match alarm {
-            Alarm::Lock(Place { db, number }) => {
+            Timer::Lock(Place { db, number }) => {
                 let index = usize::try_from(db).unwrap_or(0);
                 if self.locks.len() <= index {
                     self.locks.resize_with(index + 1, || None);
                 }
                 self.locks[index].get_or_insert_default().set(number, at.0);
             }
-            Alarm::Waiter(id) => _ = self.waiters.insert((at, id)),
-            Alarm::Session(id) => _ = self.sessions.insert((at, id)),
+            Timer::Waiter(id) => _ = self.waiters.insert((at, id)),
+            Timer::Session(id) => _ = self.sessions.insert((at, id)),
         }
     }
 
     /// Takes one away; one of a waiter or a session is named with its time.
-    pub fn remove(&mut self, at: Moment, alarm: Alarm) {
+    pub fn remove(&mut self, at: Moment, alarm: Timer) {
         match alarm {
-            Alarm::Lock(place) => self.silence(place),
-            Alarm::Waiter(id) => _ = self.waiters.remove(&(at, id)),
-            Alarm::Session(id) => _ = self.sessions.remove(&(at, id)),
+            Timer::Lock(place) => self.silence(place),
+            Timer::Waiter(id) => _ = self.waiters.remove(&(at, id)),
+            Timer::Session(id) => _ = self.sessions.remove(&(at, id)),
         }
     }
 
@@ -116,7 +120,7 @@ impl Alarms {
         for (wheel, db) in self.locks.iter_mut().zip(0..) {
             let Some(wheel) = wheel else { continue };
             match wheel.step(until.0) {
-                Step::Due(number) => return Next::Rings(Alarm::Lock(Place { db, number })),
+                Step::Due(number) => return Next::Rings(Timer::Lock(Place { db, number })),
                 Step::Moved => return Next::Moved,
                 Step::Nothing => {}
             }
@@ -124,7 +128,7 @@ impl Alarms {
         match other {
             Some(at) if session == Some(at) => {
                 let first = self.sessions.pop_first();
-                first.map_or(Next::Nothing, |(_, id)| Next::Rings(Alarm::Session(id)))
+                first.map_or(Next::Nothing, |(_, id)| Next::Rings(Timer::Session(id)))
             }
             _ => self.next_waiter(now),
         }
@@ -133,7 +137,7 @@ impl Alarms {
     /// The first waiter's that rings at `now`.
     pub fn next_waiter(&mut self, now: Moment) -> Next {
         match self.first_waiter().filter(|at| now > *at).and_then(|_| self.waiters.pop_first()) {
-            Some((_, id)) => Next::Rings(Alarm::Waiter(id)),
+            Some((_, id)) => Next::Rings(Timer::Waiter(id)),
             None => Next::Nothing,
         }
     }
