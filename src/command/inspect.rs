@@ -4,7 +4,7 @@ use super::docs::{COUNT, KEY};
 use super::error::word;
 use super::{run, Args, Command, Error, SINCE};
 use crate::core::{End, Kind, Millis, Want};
-use crate::engine::{Holder, Picture, WaiterPicture};
+use crate::engine::{Holder, LockInfo, WaiterInfo};
 use crate::ffi::{CommandDocs, Ctx, KeyUse, Reply};
 
 /// Tells all about a lock.
@@ -30,7 +30,7 @@ impl Command for Inspect {
         let key = args.next()?;
         let count = count_option(&mut args)?;
         args.finish()?;
-        Ok(picture(run(ctx, |engine| engine.inspect(ctx, key, count))?))
+        Ok(info(run(ctx, |engine| engine.inspect(ctx, key, count))?))
     }
 }
 
@@ -43,21 +43,21 @@ pub fn count_option(args: &mut Args<'_>) -> Result<usize, Error> {
     }
 }
 
-fn picture(picture: Picture) -> Reply {
-    let now = picture.now;
-    let (mode, ttl) = match picture.mode {
-        Some(mode) => (word(mode), left(picture.end, now)),
+fn info(info: LockInfo) -> Reply {
+    let now = info.now;
+    let (mode, ttl) = match info.mode {
+        Some(mode) => (word(mode), remaining(info.end, now)),
         None => ("free", Reply::Integer(-2)),
     };
     Reply::Map(vec![
         ("mode", text(mode)),
         ("ttl", ttl),
-        ("holders", Reply::Array(picture.holders.into_iter().map(|h| holder(h, now)).collect())),
-        ("holders_total", Reply::Integer(picture.holders_total as i64)),
-        ("waiters", Reply::Array(picture.waiters.into_iter().map(waiter).collect())),
-        ("waiters_total", Reply::Integer(picture.waiters_total as i64)),
-        ("reserved_by", picture.reserved.map_or(Reply::Null, |by| Reply::Bulk(by.owner))),
-        ("fence", Reply::Integer(picture.fence)),
+        ("holders", Reply::Array(info.holders.into_iter().map(|h| holder(h, now)).collect())),
+        ("holders_total", Reply::Integer(info.holders_total as i64)),
+        ("waiters", Reply::Array(info.waiters.into_iter().map(waiter).collect())),
+        ("waiters_total", Reply::Integer(info.waiters_total as i64)),
+        ("reserved_by", info.reserved.map_or(Reply::Null, |by| Reply::Bulk(by.owner))),
+        ("fence", Reply::Integer(info.fence)),
     ])
 }
 
@@ -70,12 +70,12 @@ fn holder(holder: Holder, now: Millis) -> Reply {
         ("owner", Reply::Bulk(holder.owner)),
         ("kind", text(kind)),
         ("holds", Reply::Integer(i64::try_from(holder.holds).unwrap_or(i64::MAX))),
-        ("ttl", left(holder.end, now)),
+        ("ttl", remaining(holder.end, now)),
         ("session", client(holder.session)),
     ])
 }
 
-fn waiter(waiter: WaiterPicture) -> Reply {
+fn waiter(waiter: WaiterInfo) -> Reply {
     let kind = match waiter.want {
         Want::Upgrade => "upgrade",
         Want::Read => "read",
@@ -94,8 +94,8 @@ fn client(id: u64) -> Reply {
     Reply::Integer(i64::try_from(id).unwrap_or(0))
 }
 
-fn left(end: End, now: Millis) -> Reply {
-    Reply::Integer(end.left(now).unwrap_or(-1))
+fn remaining(end: End, now: Millis) -> Reply {
+    Reply::Integer(end.remaining(now).unwrap_or(-1))
 }
 
 fn text(text: &str) -> Reply {

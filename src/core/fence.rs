@@ -12,9 +12,9 @@ pub const MAX_TOKEN: Token = (1 << 53) - 1;
 
 /// The last token that was handed out; 0: none.
 #[derive(Clone, Copy, Debug)]
-pub struct Last {
+pub struct LastToken {
     /// As the fence key tells it.
-    pub told: Token,
+    pub stored: Token,
     /// As it is remembered.
     pub known: Token,
 }
@@ -23,11 +23,11 @@ pub struct Last {
 /// owner was given since it began to write; it is repeated if it is still the
 /// last. `clock`: the unix time in µs, by which tokens go on increasing when the
 /// last one is lost.
-pub fn token(last: Last, of_tenure: Option<Token>, clock: i64) -> Result<Token, TooMany> {
-    if of_tenure == Some(last.told) {
-        return Ok(last.told);
+pub fn token(last: LastToken, of_tenure: Option<Token>, clock: i64) -> Result<Token, TooMany> {
+    if of_tenure == Some(last.stored) {
+        return Ok(last.stored);
     }
-    let next = last.told.max(last.known).saturating_add(1).max(clock);
+    let next = last.stored.max(last.known).saturating_add(1).max(clock);
     if next > MAX_TOKEN {
         return Err(TooMany::Tokens);
     }
@@ -39,8 +39,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn last(told: Token) -> Last {
-        Last { told, known: 0 }
+    fn last(stored: Token) -> LastToken {
+        LastToken { stored, known: 0 }
     }
 
     #[test]
@@ -60,7 +60,7 @@ mod tests {
         assert_eq!(token(last(1_001), Some(1_000), 900), Ok(1_002));
         assert_eq!(token(last(0), Some(1_000), 2_000), Ok(2_000));
         // The clock was set back besides.
-        let lost = Last { told: 0, known: 1_000 };
+        let lost = LastToken { stored: 0, known: 1_000 };
         assert_eq!(token(lost, Some(1_000), 900), Ok(1_001));
     }
 
@@ -68,8 +68,8 @@ mod tests {
     fn beyond_the_largest_there_is_none() {
         assert_eq!(token(last(MAX_TOKEN - 1), None, 0), Ok(MAX_TOKEN));
         assert_eq!(token(last(MAX_TOKEN), Some(MAX_TOKEN), 0), Ok(MAX_TOKEN));
-        for told in [MAX_TOKEN, MAX_TOKEN + 1, i64::MAX] {
-            assert_eq!(token(last(told), None, 0), Err(TooMany::Tokens));
+        for stored in [MAX_TOKEN, MAX_TOKEN + 1, i64::MAX] {
+            assert_eq!(token(last(stored), None, 0), Err(TooMany::Tokens));
         }
         assert_eq!(token(last(0), None, MAX_TOKEN + 1), Err(TooMany::Tokens));
     }
@@ -82,14 +82,14 @@ mod tests {
     proptest! {
         #[test]
         fn a_new_one_is_above_the_last_and_not_behind_the_clock(
-            told in prop_oneof![0..=i64::MAX, MAX_TOKEN - 3..=MAX_TOKEN + 3],
+            stored in prop_oneof![0..=i64::MAX, MAX_TOKEN - 3..=MAX_TOKEN + 3],
             known in 0..=MAX_TOKEN,
             of_tenure in proptest::option::of(any::<i64>()),
             clock in clock(),
         ) {
-            let last = told.max(known);
-            match token(Last { told, known }, of_tenure, clock) {
-                Ok(repeated) if of_tenure == Some(repeated) && repeated == told => {}
+            let last = stored.max(known);
+            match token(LastToken { stored, known }, of_tenure, clock) {
+                Ok(repeated) if of_tenure == Some(repeated) && repeated == stored => {}
                 Ok(new) => prop_assert!(new > last && new >= clock && new <= MAX_TOKEN),
                 Err(error) => {
                     prop_assert_eq!(error, TooMany::Tokens);
@@ -105,20 +105,20 @@ mod tests {
             steps in proptest::collection::vec((clock(), any::<bool>()), 1..100),
             forgetful in any::<bool>(),
         ) {
-            let (mut told, mut highest, mut now) = (0, 0, 0_i64);
+            let (mut stored, mut highest, mut now) = (0, 0, 0_i64);
             for (clock, forget) in steps {
                 if forgetful {
                     // Less than a token for each µs.
                     now = now.saturating_add(clock.rem_euclid(1_000)).saturating_add(1);
                     if forget {
-                        told = 0;
+                        stored = 0;
                     }
                 } else {
                     now = clock;
                 }
-                if let Ok(next) = token(last(told), None, now) {
+                if let Ok(next) = token(last(stored), None, now) {
                     prop_assert!(next > highest);
-                    (told, highest) = (next, next);
+                    (stored, highest) = (next, next);
                 }
             }
         }

@@ -19,7 +19,7 @@ pub mod wait;
 
 pub use acquire::{acquire, downgrade, upgrade, Kind, Refusal, Request, Reservation, Verdict};
 pub use announce::{announcement, Announcement};
-pub use fence::{token, Last, Token};
+pub use fence::{token, LastToken, Token};
 pub use lock::{Ends, Holds, Lock, Mode, Others};
 pub use release::{kind_to_release, release, NotHeld, Which};
 pub use renew::renew;

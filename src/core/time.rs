@@ -29,7 +29,7 @@ impl End {
 
     /// The ms left at `now`: at least 1 while it lives, for 0 would read as
     /// "ended"; None when it never ends.
-    pub fn left(self, now: Millis) -> Option<Millis> {
+    pub fn remaining(self, now: Millis) -> Option<Millis> {
         match self {
             End::At(end) => Some(end.saturating_sub(now).max(1)),
             End::Never => None,
@@ -55,8 +55,8 @@ mod tests {
         assert!(!End::At(10).is_past(10));
         assert!(End::At(10).is_past(11));
         assert!(!End::Never.is_past(Millis::MAX));
-        assert_eq!(End::At(10).left(10), Some(1));
-        assert_eq!(End::Never.left(10), None);
+        assert_eq!(End::At(10).remaining(10), Some(1));
+        assert_eq!(End::Never.remaining(10), None);
         assert!(End::Never > End::At(Millis::MAX));
     }
 }

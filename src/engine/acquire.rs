@@ -1,14 +1,14 @@
 //! Taking holds and changing their kind.
 
-use super::bindings::Returned;
 use super::tracked::Grant;
+use super::tracking::Returned;
 use super::transaction::LockTxn;
 use super::{end_of, Engine, Error};
 use crate::core::{
     self, End, Lock, Millis, Refusal, RequestError, Reservation, Token, Verdict, WaiterId, Want,
 };
 use crate::ffi::{Ctx, Str};
-use crate::store::{Owner, Reserved, Store, Survey, What};
+use crate::store::{Owner, ReadScope, Reserved, Store, What};
 
 /// A request for a hold.
 pub struct AcquireRequest<'a> {
@@ -99,17 +99,17 @@ impl Engine {
         let owner = Owner::new(owner)?;
         self.on_lock(ctx, key, |txn| {
             let end = end_of(txn.store, lease)?;
-            let seen = txn.look(&owner, Survey::Ends)?;
-            let after = core::downgrade(&seen.lock, end);
-            let after = txn.settled(&seen, &owner, after)?;
-            let returned = txn.engine.choose_downgraded(txn.store, owner.bytes(), &seen);
-            txn.commit_return(&seen, &owner, &after, returned)?;
+            let snapshot = txn.snapshot(&owner, ReadScope::Ends)?;
+            let after = core::downgrade(&snapshot.lock, end);
+            let after = txn.if_held(&snapshot, &owner, after)?;
+            let returned = txn.engine.choose_downgraded(txn.store, owner.bytes(), &snapshot);
+            txn.commit_return(&snapshot, &owner, &after, returned)?;
             if let Returned::Downgraded(Some(id)) = returned {
                 txn.engine.renew_downgraded(ctx, id, lease);
             }
-            txn.engine.rely_on_highest(txn.store, &seen, &owner, &after);
+            txn.engine.rely_on_highest(txn.store, &snapshot, &owner, &after);
             txn.store.notice(What::Released);
-            txn.engine.figures.count_released(seen.lock.own.writes);
+            txn.engine.statistics.count_released(snapshot.lock.own.writes);
             txn.serve();
             Ok(())
         })
@@ -163,9 +163,9 @@ impl LockTxn<'_, '_> {
         queueing: Queueing,
     ) -> Result<Outcome, Error> {
         let lease = end_of(self.store, terms.lease)?;
-        let survey = if terms.want == Want::Upgrade { Survey::Presence } else { Survey::Mode };
-        let seen = self.look(owner, survey)?;
-        let lock = &seen.lock;
+        let scope = if terms.want == Want::Upgrade { ReadScope::Presence } else { ReadScope::Mode };
+        let snapshot = self.snapshot(owner, scope)?;
+        let lock = &snapshot.lock;
         let reserved = match terms.want {
             // A holder is not held up by a reservation, nor does it consume one.
             Want::Read if !lock.own.is_empty() => None,
@@ -184,20 +184,22 @@ impl LockTxn<'_, '_> {
                 want,
                 reservation,
             );
-        let meant = self.engine.meant_by_once(self.store, &seen, owner.bytes(), terms);
+        let meant = self.engine.meant_by_once(self.store, &snapshot, owner.bytes(), terms);
         let decided = core::Terms { lease, once: terms.once, meant };
         let verdict = match core::decide(lock, want, decided, reservation, is_behind) {
-            Err(RequestError::NotHeld(reason)) => self.settled(&seen, owner, Err(reason))?,
+            Err(RequestError::NotHeld(reason)) => self.if_held(&snapshot, owner, Err(reason))?,
             verdict => verdict?,
         };
         match verdict {
             Verdict::Granted(after) => {
-                let token =
-                    terms.fence.then(|| self.engine.token(self.store, &seen, owner)).transpose()?;
-                self.commit(&seen, owner, &after)?;
+                let token = terms
+                    .fence
+                    .then(|| self.engine.token(self.store, &snapshot, owner))
+                    .transpose()?;
+                self.commit(&snapshot, owner, &after)?;
                 if let Some(token) = token {
                     self.engine.hand_out(self.store, owner, token);
-                } else if terms.want != Want::Read && seen.lock.own.writes == 0 {
+                } else if terms.want != Want::Read && snapshot.lock.own.writes == 0 {
                     // What ended the last writer's time may not have been seen.
                     self.engine.forget_token(self.store);
                 }
@@ -205,12 +207,18 @@ impl LockTxn<'_, '_> {
                     self.store.consume_reservation();
                 }
                 self.store.notice(What::Acquired);
-                let grant = self.engine.name_grant(self.store, &seen, owner, &after, terms, meant);
+                let grant =
+                    self.engine.name_grant(self.store, &snapshot, owner, &after, terms, meant);
                 Ok(Outcome::Granted(Grant { token, ..grant }))
             }
             Verdict::Refused(refusal) => {
-                self.commit(&seen, owner, lock)?;
-                Ok(Outcome::Refused(Refused { lock: seen.lock, refusal, reserved, reservation }))
+                self.commit(&snapshot, owner, lock)?;
+                Ok(Outcome::Refused(Refused {
+                    lock: snapshot.lock,
+                    refusal,
+                    reserved,
+                    reservation,
+                }))
             }
         }
     }
@@ -235,7 +243,7 @@ impl Refused {
             None => self.refusal != Refusal::Held,
         });
         match held.max(reserved.map(|reserved| reserved.end)) {
-            Some(end) => end.left(store.now()),
+            Some(end) => end.remaining(store.now()),
             // Nothing is held or reserved: others are being served.
             None => Some(0),
         }

@@ -2,12 +2,12 @@
 //! SESSION, go by the connection that asks.
 
 use super::acquire::Terms;
-use super::bindings::Returned;
 use super::tracked::{Hold, Tracked, TrackedId};
+use super::tracking::Returned;
 use super::Engine;
 use crate::core::{self, Kind, Which};
 use crate::ffi::Ctx;
-use crate::store::{LockRef, Owner, Seen, Store};
+use crate::store::{LockRef, Owner, Snapshot, Store};
 
 impl Engine {
     /// Which of the owner's read holds ONCE means, as a rank: with SESSION the one
@@ -15,14 +15,14 @@ impl Engine {
     pub(super) fn meant_by_once(
         &self,
         store: &Store<'_>,
-        seen: &Seen,
+        snapshot: &Snapshot,
         owner: &[u8],
         terms: Terms,
     ) -> Option<usize> {
         let client = terms.session.filter(|_| terms.once && !self.tracked.is_empty())?;
         let own = self.bound_to(store.lock(), owner, Kind::Read, client);
         let ranks = own.filter_map(|(_, tracked)| match tracked.hold {
-            Hold::Read(number) => seen.rank_of(number),
+            Hold::Read(number) => snapshot.rank_of(number),
             Hold::Write => None,
         });
         ranks.max()
@@ -46,7 +46,7 @@ impl Engine {
     pub(super) fn to_be_bound(
         &self,
         store: &Store<'_>,
-        seen: &Seen,
+        snapshot: &Snapshot,
         owner: &Owner<'_>,
         hold: Hold,
         client: u64,
@@ -57,7 +57,7 @@ impl Engine {
             return Some(id);
         }
         let named = || self.tracked.holds_of(lock, owner).filter(|(_, other)| other.hold == hold);
-        if hold == Hold::Write && seen.lock.own.writes > named().count() as u64 {
+        if hold == Hold::Write && snapshot.lock.own.writes > named().count() as u64 {
             return None;
         }
         let plain = named().rfind(|(_, other)| other.session.is_none());
@@ -71,10 +71,10 @@ impl Engine {
         &self,
         store: &Store<'_>,
         owner: &[u8],
-        seen: &Seen,
+        snapshot: &Snapshot,
         which: Which,
     ) -> Returned {
-        let Some(kind) = core::kind_to_release(&seen.lock, which) else {
+        let Some(kind) = core::kind_to_release(&snapshot.lock, which) else {
             return Returned::All;
         };
         let tracked = self.tracked.holds_of(store.lock(), owner);
@@ -86,17 +86,18 @@ impl Engine {
         match kind {
             Kind::Write => {
                 let own = bound.iter().rfind(|(.., of)| Some(*of) == client);
-                let plain = seen.lock.own.writes > bound.len() as u64;
+                let plain = snapshot.lock.own.writes > bound.len() as u64;
                 let others = bound.last().filter(|_| !plain);
                 Returned::Write(own.or(others).map(|(id, ..)| *id))
             }
             Kind::Read => {
-                let mut classes = vec![1_u8; seen.lock.own.reads.len()];
+                let mut classes = vec![1_u8; snapshot.lock.own.reads.len()];
                 for (_, hold, of) in bound {
                     let Hold::Read(number) = hold else {
                         continue;
                     };
-                    if let Some(class) = seen.rank_of(number).and_then(|rank| classes.get_mut(rank))
+                    if let Some(class) =
+                        snapshot.rank_of(number).and_then(|rank| classes.get_mut(rank))
                     {
                         *class = if Some(of) == client { 2 } else { 0 };
                     }
@@ -113,19 +114,19 @@ impl Engine {
         &self,
         store: &Store<'_>,
         owner: &[u8],
-        seen: &Seen,
+        snapshot: &Snapshot,
     ) -> Returned {
         if !self.tracked.has(store.lock()) {
             return Returned::Downgraded(None);
         }
-        let chosen = match self.choose(store, owner, seen, Which::One(Kind::Write)) {
+        let chosen = match self.choose(store, owner, snapshot, Which::One(Kind::Write)) {
             Returned::Write(chosen) => chosen,
             _ => None,
         };
         // A plain hold may be one whose answer is under way.
         let is_write = |(_, tracked): &(TrackedId, &Tracked)| tracked.hold == Hold::Write;
         let tracked = || self.tracked.holds_of(store.lock(), owner).filter(is_write);
-        let only_tracked = tracked().count() as u64 >= seen.lock.own.writes;
+        let only_tracked = tracked().count() as u64 >= snapshot.lock.own.writes;
         Returned::Downgraded(chosen.or_else(|| {
             let mut plain = tracked().filter(|(_, tracked)| tracked.session.is_none());
             plain.next_back().filter(|_| only_tracked).map(|(id, _)| id)

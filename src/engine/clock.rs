@@ -72,17 +72,17 @@ pub struct Clock {
     /// back so far.
     ahead: Millis,
     /// What the clocks said when they last went alike.
-    seen: Option<Clocks>,
+    last_read: Option<Clocks>,
 }
 
 impl Clock {
     /// Takes note of what the clocks say. Whether they no longer go alike: one of
     /// them was set.
-    pub fn look(&mut self, now: Clocks) -> bool {
+    pub fn sync(&mut self, now: Clocks) -> bool {
         let back = self.set_back(now);
         let was_set = back.abs() > SLACK;
-        if was_set || self.seen.is_none() {
-            self.seen = Some(now);
+        if was_set || self.last_read.is_none() {
+            self.last_read = Some(now);
             self.ahead = self.ahead.saturating_add(back.max(0));
         }
         was_set
@@ -95,7 +95,7 @@ impl Clock {
     }
 
     /// In how many ms it is past a moment; 0: it is now.
-    pub fn left(&self, at: Moment, now: Clocks) -> Millis {
+    pub fn until(&self, at: Moment, now: Clocks) -> Millis {
         let back = self.set_back(now);
         let now = self.when(now.wall).after(if back > SLACK { back } else { 0 });
         if now > at {
@@ -108,23 +108,23 @@ impl Clock {
     /// By how much the wall clock was set back since they went alike; negative:
     /// forward.
     fn set_back(&self, now: Clocks) -> Millis {
-        self.seen.map_or(0, |seen| {
-            let shown = now.wall.saturating_sub(seen.wall);
-            now.steady.since(seen.steady).saturating_sub(shown)
+        self.last_read.map_or(0, |last| {
+            let shown = now.wall.saturating_sub(last.wall);
+            now.steady.since(last.steady).saturating_sub(shown)
         })
     }
 }
 
 impl Engine {
     /// Takes note of what the clocks say. Whether one of them was set.
-    pub fn look_at_clocks(&mut self, ctx: Ctx<'_>) -> bool {
-        self.clock.look(Clocks::now(ctx))
+    pub fn read_clocks(&mut self, ctx: Ctx<'_>) -> bool {
+        self.clock.sync(Clocks::now(ctx))
     }
 
     /// The present moment for what the server does now. Its own time stands still
     /// meanwhile, and is ahead of the wall clock when that was just set back.
     pub(super) fn now(&mut self, ctx: Ctx<'_>) -> Moment {
-        self.look_at_clocks(ctx);
+        self.read_clocks(ctx);
         self.clock.when(ctx.now().min(ctx.clock()))
     }
 
@@ -132,7 +132,7 @@ impl Engine {
     /// clocks: the wall clock may have been set since somebody did, and be set back.
     pub(super) fn within(&mut self, ctx: Ctx<'_>, ms: Millis) -> Moment {
         let now = Clocks::now(ctx);
-        self.clock.look(now);
+        self.clock.sync(now);
         self.clock.when(now.wall).after(ms)
     }
 
@@ -140,8 +140,8 @@ impl Engine {
     /// which moment it is then.
     pub fn sleeps(&mut self, ctx: Ctx<'_>, until: Moment) -> (u64, Moment) {
         let now = Clocks::now(ctx);
-        self.clock.look(now);
-        let ms = self.clock.left(until, now).min(LONGEST);
+        self.clock.sync(now);
+        let ms = self.clock.until(until, now).min(LONGEST);
         (u64::try_from(ms).unwrap_or(0), self.clock.when(now.wall).after(ms))
     }
 }
@@ -164,19 +164,19 @@ mod tests {
     #[test]
     fn an_alarm_is_on_time_while_the_clock_is_right() {
         let mut clock = Clock::default();
-        clock.look(clocks(WALL, 5_000));
+        clock.sync(clocks(WALL, 5_000));
         let at = clock.when(WALL).after(10);
-        for (gone, left) in [(0, 11), (10, 1), (11, 0), (12, 0)] {
-            assert_eq!(clock.left(at, clocks(WALL + gone, 5_000 + gone)), left);
+        for (gone, until) in [(0, 11), (10, 1), (11, 0), (12, 0)] {
+            assert_eq!(clock.until(at, clocks(WALL + gone, 5_000 + gone)), until);
         }
-        assert_eq!(clock.left(Moment::PAST, clocks(WALL, 5_000)), 0);
+        assert_eq!(clock.until(Moment::PAST, clocks(WALL, 5_000)), 0);
     }
 
     #[test]
     fn it_does_not_run_away_when_the_clocks_are_read_one_after_the_other() {
         let mut clock = Clock::default();
         for ms in 0..10_000 {
-            clock.look(clocks(WALL + ms + ms % 3, 5_000 + ms));
+            clock.sync(clocks(WALL + ms + ms % 3, 5_000 + ms));
         }
         assert_eq!(clock.when(WALL), Moment(WALL));
     }
@@ -193,11 +193,11 @@ mod tests {
             let mut clock = Clock::default();
             let (mut wall, mut steady) = (WALL, 5_000);
             let mut waits = None;
-            clock.look(clocks(wall, steady));
+            clock.sync(clocks(wall, steady));
             for (at, (gone, step, looks)) in steps.into_iter().enumerate() {
                 if at == begins {
                     // As `Engine::within` does.
-                    clock.look(clocks(wall, steady));
+                    clock.sync(clocks(wall, steady));
                     let end = wall + wait;
                     let lasts = clock.when(wall).after(wait);
                     waits = Some((lasts, clock.when(end), end, steady + wait));
@@ -206,15 +206,15 @@ mod tests {
                 // Set at any time, and noticed only when somebody looks.
                 wall += gone + step;
                 if looks {
-                    clock.look(clocks(wall, steady));
+                    clock.sync(clocks(wall, steady));
                 }
                 if let Some((lasts, ends, end, over)) = waits {
                     let now = clocks(wall, steady);
                     if steady > over + SLACK {
-                        prop_assert_eq!(clock.left(lasts, now), 0);
+                        prop_assert_eq!(clock.until(lasts, now), 0);
                     }
                     if wall > end + SLACK {
-                        prop_assert_eq!(clock.left(ends, now), 0);
+                        prop_assert_eq!(clock.until(ends, now), 0);
                     }
                 }
             }

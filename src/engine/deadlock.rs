@@ -15,13 +15,13 @@ impl Engine {
     /// Breaks the circles among those who wait already: it was not looked for
     /// them, or they wait for others now.
     pub(super) fn break_all_circles(&mut self, ctx: Ctx<'_>, pass: &Pass) {
-        for owner in suspects(&Resting { engine: self, ctx }) {
-            while let Some(circle) = circle_through(&Resting { engine: self, ctx }, &owner) {
+        for owner in suspects(&ClosedLocks { engine: self, ctx }) {
+            while let Some(circle) = circle_through(&ClosedLocks { engine: self, ctx }, &owner) {
                 let id = circle.youngest;
-                let Some(waiter) = self.leave(id) else {
+                let Some(waiter) = self.remove_waiter(id) else {
                     break;
                 };
-                let owners = circle.told_to(&waiter.owner);
+                let owners = circle.starting_with(&waiter.owner);
                 self.answer(id, waiter, Answer::Failed(Error::Deadlock(owners)));
                 // Those behind it may get in.
                 self.run_timers(ctx, pass);
@@ -79,12 +79,12 @@ impl Engine {
 }
 
 /// All locks, while none of them is at hand.
-struct Resting<'e, 'c> {
+struct ClosedLocks<'e, 'c> {
     engine: &'e Engine,
     ctx: Ctx<'c>,
 }
 
-impl Holders for Resting<'_, '_> {
+impl Holders for ClosedLocks<'_, '_> {
     type Lock = LockId;
     type Request = WaitRequest;
 

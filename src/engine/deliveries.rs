@@ -1,7 +1,7 @@
 //! Answers to those that waited: on their way, delivered, or lost.
 
 use super::clock::Steady;
-use super::figures::Told;
+use super::statistics::AnswerKind;
 use super::tracked::{Delivery, Grant, Tracked, TrackedId};
 use super::wait::Waiter;
 use super::{Engine, Error};
@@ -25,8 +25,8 @@ pub(super) struct InFlight {
     pub waiter: Waiter,
     /// What it was granted.
     pub grant: Option<Grant>,
-    /// The same, as it is counted.
-    pub told: Told,
+    /// What the answer counts as.
+    pub kind: AnswerKind,
 }
 
 /// The answers that were made and not yet delivered.
@@ -41,14 +41,14 @@ pub(super) struct Deliveries {
 impl Engine {
     /// Tells a waiter how its wait ended. It has left the list already.
     pub(super) fn answer(&mut self, id: WaiterId, waiter: Waiter, mut answer: Answer) {
-        self.silence(id, &waiter);
-        let told = Told::of(&answer);
+        self.cancel(id, &waiter);
+        let kind = AnswerKind::of(&answer);
         let mut granted = None;
         if let Answer::Held(grant) = &mut answer {
             self.track_answer(grant, &waiter);
             granted = Some(*grant);
         }
-        self.deliveries.in_flight.insert(id, InFlight { waiter, grant: granted, told });
+        self.deliveries.in_flight.insert(id, InFlight { waiter, grant: granted, kind });
         self.deliveries.unsent.push((id, answer));
     }
 
@@ -66,8 +66,8 @@ impl Engine {
     pub fn answered(&mut self, ctx: Ctx<'_>, id: WaiterId, delivered: bool) {
         if let Some(in_flight) = self.deliveries.in_flight.remove(&id) {
             if delivered {
-                self.figures.delivered(&in_flight, Steady::now(ctx));
-                self.told(in_flight.grant);
+                self.statistics.delivered(&in_flight, Steady::now(ctx));
+                self.confirm(in_flight.grant);
             } else {
                 // An old server leaves a client without any reply that CLIENT
                 // UNBLOCK names just now; it would take the reply to its next
@@ -76,7 +76,7 @@ impl Engine {
                 if is_closing {
                     ctx.close_client(in_flight.waiter.request.client);
                 }
-                self.not_told(&in_flight, is_closing);
+                self.undelivered(&in_flight, is_closing);
             }
         }
     }
@@ -84,12 +84,12 @@ impl Engine {
     /// Tracks what a waiter was granted until its answer has arrived.
     pub(super) fn track_answer(&mut self, grant: &mut Grant, waiter: &Waiter) {
         match grant.tracked {
-            Some(id) if grant.is_new => self.tracked.set_delivery(id, Delivery::UnderWay),
+            Some(id) if grant.is_new => self.tracked.set_delivery(id, Delivery::InFlight),
             Some(id) => self.tracked.set_delivery(id, Delivery::ReliedOn),
             None if grant.is_new => {
                 let (lock, owner) = (waiter.lock().clone(), waiter.owner.clone());
                 let id = self.tracked.add(lock, owner, grant.hold);
-                self.tracked.set_delivery(id, Delivery::UnderWay);
+                self.tracked.set_delivery(id, Delivery::InFlight);
                 grant.tracked = Some(id);
             }
             None => {}
@@ -97,9 +97,9 @@ impl Engine {
     }
 
     /// The waiter has its answer.
-    pub(super) fn told(&mut self, grant: Option<Grant>) {
+    pub(super) fn confirm(&mut self, grant: Option<Grant>) {
         if let Some(id) = grant.and_then(|grant| grant.tracked) {
-            self.tracked.set_delivery(id, Delivery::Told);
+            self.tracked.set_delivery(id, Delivery::Delivered);
             self.untrack_if_plain(id);
         }
     }
@@ -107,7 +107,7 @@ impl Engine {
     /// The waiter never got its answer. What it was granted goes, unless it has ended
     /// already, or somebody else relies on it. A connection that stays open was told of
     /// another end, so it has nothing then; one that is closing has what is bound to it.
-    pub(super) fn not_told(&mut self, in_flight: &InFlight, is_closing: bool) {
+    pub(super) fn undelivered(&mut self, in_flight: &InFlight, is_closing: bool) {
         let Some(id) = in_flight.grant.and_then(|grant| grant.tracked) else {
             return;
         };
@@ -115,7 +115,7 @@ impl Engine {
         let Some(tracked) = self.tracked.get(id) else {
             return;
         };
-        if tracked.delivery == Delivery::UnderWay {
+        if tracked.delivery == Delivery::InFlight {
             self.tracked.set_lost(id, true);
             self.returns.add(id);
             return;
@@ -124,7 +124,7 @@ impl Engine {
         if is_bound && !is_closing && !self.returns.clients.contains(&client) {
             self.bind(id, None);
         }
-        self.tracked.set_delivery(id, Delivery::Told);
+        self.tracked.set_delivery(id, Delivery::Delivered);
         self.untrack_if_plain(id);
     }
 

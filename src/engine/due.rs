@@ -4,14 +4,14 @@ use super::clock::Moment;
 use super::deliveries::Answer;
 use super::intervals;
 use super::pass::Pass;
-use super::timers::{Next, Timer};
+use super::timers::{NextTimer, Timer};
 use super::{Engine, Error};
 use crate::ffi::{Access, Ctx, Text};
 use crate::store::{LockRef, Store};
 
 impl Engine {
     /// Does what is due, for the length of a pass.
-    pub fn ring(&mut self, ctx: Ctx<'_>) {
+    pub fn run_due(&mut self, ctx: Ctx<'_>) {
         let pass = Pass::begin(self.now(ctx));
         let situation = ctx.situation();
         let may_write = situation.primary && !situation.loading && !ctx.writes_are_paused();
@@ -35,40 +35,40 @@ impl Engine {
                 false => self.timers.next_waiter(pass.now),
             };
             match next {
-                Next::Rings(alarm) => self.run_timer(ctx, alarm),
-                Next::Moved => {}
-                Next::Nothing => break,
+                NextTimer::Fires(timer) => self.run_timer(ctx, timer),
+                NextTimer::Moved => {}
+                NextTimer::Nothing => break,
             }
             if pass.is_over() {
                 self.timers.unfinished = true;
                 break;
             }
         }
-        if may_write && !self.timers.unfinished && std::mem::take(&mut self.waits.unsearched) {
+        if may_write && !self.timers.unfinished && std::mem::take(&mut self.waits.needs_search) {
             // All who may get in have got in.
             self.break_all_circles(ctx, &pass);
         }
-        self.tidy_up(&pass);
+        self.collect_garbage(&pass);
         self.timers.writes_from = match may_write {
             true => Moment::PAST,
             false => self.within(ctx, intervals::NO_WRITES),
         };
-        self.figures.longest_pass = self.figures.longest_pass.max(pass.micros());
+        self.statistics.longest_pass = self.statistics.longest_pass.max(pass.micros());
     }
 
     /// Does what is due now, where the server takes writes.
     pub(super) fn run_timers(&mut self, ctx: Ctx<'_>, pass: &Pass) {
         loop {
             match self.timers.next(pass.now) {
-                Next::Rings(alarm) => self.run_timer(ctx, alarm),
-                Next::Moved => {}
-                Next::Nothing => return,
+                NextTimer::Fires(timer) => self.run_timer(ctx, timer),
+                NextTimer::Moved => {}
+                NextTimer::Nothing => return,
             }
         }
     }
 
-    fn run_timer(&mut self, ctx: Ctx<'_>, alarm: Timer) {
-        match alarm {
+    fn run_timer(&mut self, ctx: Ctx<'_>, timer: Timer) {
+        match timer {
             Timer::Waiter(id) => self.time_out(ctx, id),
             Timer::Session(id) => {
                 // Why ever it could not be renewed: it ends with its lease.
@@ -84,14 +84,14 @@ impl Engine {
                 let opened = Store::open(ctx.in_db(place.db), &key, Access::Write);
                 match opened {
                     Ok(mut store) => {
-                        let _ = self.on_store(&mut store).look_over();
+                        let _ = self.on_store(&mut store).refresh();
                     }
                     Err(error) if error.is_unserved() => {
                         self.not_served(ctx.in_db(place.db), &key, error);
                     }
                     // What looked like a key of a lock was none.
                     Err(_) => {
-                        self.forget_tenure(lock);
+                        self.forget_mode(lock);
                         self.forget_if_idle(lock);
                     }
                 }
@@ -112,13 +112,13 @@ impl Engine {
         if let Some(at) = self.unserved.next() {
             not_later(at.max(self.timers.writes_from));
         }
-        if self.returns.has_some() || self.waits.unsearched {
+        if self.returns.has_some() || self.waits.needs_search {
             not_later(self.timers.writes_from);
         }
         if let Some(at) = self.returns.retry_at() {
             not_later(at.max(self.timers.writes_from));
         }
-        if self.timers.unfinished || self.is_untidy() {
+        if self.timers.unfinished || self.has_garbage() {
             not_later(Moment::PAST);
         }
         next
@@ -133,7 +133,7 @@ impl Engine {
                 self.timers.unfinished = true;
                 return;
             }
-            if let Some(waiter) = self.leave(id) {
+            if let Some(waiter) = self.remove_waiter(id) {
                 self.answer(id, waiter, Answer::Failed(Error::Elsewhere(UNBLOCKED.into())));
             }
         }

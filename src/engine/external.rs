@@ -1,8 +1,8 @@
 //! What others do to locks: it is noted, and what is due by it is done later.
 
 use super::memory::LockId;
-use super::remember::set_due;
 use super::returns::Returns;
+use super::schedule::set_timer;
 use super::sweep::Sweep;
 use super::unserved::Unserved;
 use super::{Engine, Settings};
@@ -82,7 +82,7 @@ impl Engine {
             Change::Everything => {
                 self.memory.dbs().for_each(|db| self.note_db(db));
                 for lock in self.tracked.locks(None) {
-                    self.look_now(lock.get());
+                    self.schedule_changed(lock.get());
                 }
                 self.start_sweep();
             }
@@ -118,10 +118,10 @@ impl Engine {
     fn note_key(&mut self, db: i32, key: &[u8]) {
         let lock = LockRef { db, name: key };
         if self.memory.get(lock).is_some() {
-            self.look_now(lock);
+            self.schedule_changed(lock);
         }
         for name in locks_of_key(key) {
-            self.look_now(LockRef { db, name: &name });
+            self.schedule_changed(LockRef { db, name: &name });
         }
     }
 
@@ -133,7 +133,7 @@ impl Engine {
         for name in of_timeout.iter().map(Vec::as_slice).chain([key]) {
             let lock = LockRef { db, name };
             match self.memory.get(lock) {
-                Some(_) => self.look_now(lock),
+                Some(_) => self.schedule_changed(lock),
                 None => self.unserved.add(lock.into()),
             }
         }
@@ -145,10 +145,10 @@ impl Engine {
     fn note_lapsed(&mut self, db: i32, key: &[u8]) {
         let lock = LockRef { db, name: key };
         if self.memory.get(lock).is_some() {
-            self.serve_now(lock);
+            self.schedule_now(lock);
         }
         for name in locks_of_key(key) {
-            self.serve_now(LockRef { db, name: &name });
+            self.schedule_now(LockRef { db, name: &name });
         }
     }
 
@@ -157,11 +157,11 @@ impl Engine {
         let lock = LockRef { db, name: key };
         self.untrack_lock(lock);
         self.untrack_hold_of(db, key);
-        self.forget_tenure(lock);
+        self.forget_mode(lock);
     }
 
     /// Somebody else may hold it now, in another mode.
-    pub(super) fn forget_tenure(&mut self, lock: LockRef<'_>) {
+    pub(super) fn forget_mode(&mut self, lock: LockRef<'_>) {
         if let Some(known) = self.memory.get_mut(lock) {
             known.mode = None;
             known.forget_token();
@@ -176,20 +176,20 @@ impl Engine {
         let (from, to) = (LockRef { db, name: &key }, LockRef { db: to_db, name: &to_key });
         let known = self.memory.get(from);
         let moved =
-            known.map(|known| (known.mode, known.holds, known.due(), known.last().cloned()));
+            known.map(|known| (known.mode, known.holds, known.due(), known.last_owner().cloned()));
         self.note_replaced(to_db, &to_key);
         self.tracked.relocate([(LockId::from(from), LockId::from(to))]);
         self.note_replaced(db, &key);
         self.note_key(db, &key);
         self.note_key(to_db, &to_key);
         if self.tracked.has(to) || self.memory.get(to).is_some() {
-            self.look_now(to);
+            self.schedule_changed(to);
         } else if let Some((Some(mode), holds, due, last)) = moved {
             let (place, known) = self.memory.entry(to);
             (known.mode, known.holds, known.is_unseen) = (Some(mode), holds, true);
-            known.set_last(last);
+            known.set_last_owner(last);
             let due = due.filter(|_| mode == Mode::Write);
-            set_due(&mut self.timers, place, known, due);
+            set_timer(&mut self.timers, place, known, due);
         }
     }
 
@@ -197,7 +197,7 @@ impl Engine {
     /// locks goes at once; who waits goes on waiting.
     fn note_db(&mut self, db: i32) {
         self.forget_db(db);
-        self.look_at_queues(|lock| lock.db == db);
+        self.schedule_queues(|lock| lock.db == db);
     }
 
     /// The locks of these databases have changed places, and who waits has not.
@@ -214,23 +214,23 @@ impl Engine {
             // What it has not met may be where it has been already.
             self.start_sweep();
         }
-        self.look_at_queues(|lock| lock.db == one || lock.db == other);
+        self.schedule_queues(|lock| lock.db == one || lock.db == other);
     }
 
     /// Forgets the locks of a database.
     fn forget_db(&mut self, db: i32) {
-        self.remains.add(self.memory.take(db), self.timers.take(db));
+        self.garbage.add(self.memory.take(db), self.timers.take(db));
     }
 
     /// Has the locks looked at that are waited for: whoever held them may hold them no
     /// more.
-    fn look_at_queues(&mut self, of: impl Fn(&LockId) -> bool) {
+    fn schedule_queues(&mut self, of: impl Fn(&LockId) -> bool) {
         let locks: Vec<LockId> = self.waits.locks().filter(|lock| of(lock)).cloned().collect();
         for lock in locks {
             if let Some(queue) = self.waits.queue_mut(&lock) {
                 queue.writer = None;
             }
-            self.look_now(lock.get());
+            self.schedule_changed(lock.get());
         }
     }
 
@@ -238,7 +238,7 @@ impl Engine {
     pub fn retire(&mut self) {
         self.memory.dbs().for_each(|db| self.forget_db(db));
         self.unserved = Unserved::default();
-        self.waits.unsearched = false;
+        self.waits.needs_search = false;
         self.sweep = Sweep::default();
         self.untrack_db(None);
         self.returns = Returns::default();

@@ -3,23 +3,24 @@
 
 use super::memory::Known;
 use super::{Engine, Error};
-use crate::core::{self, End, Last, Token};
-use crate::store::{Owner, Seen, Store};
+use crate::core::{self, End, LastToken, Token};
+use crate::store::{Owner, Snapshot, Store};
 
 impl Engine {
-    /// The token that goes with a write hold on the lock that was `seen`.
+    /// The token that goes with a write hold on the lock that was `snapshot`.
     /// Changes nothing yet.
     pub(super) fn token(
         &self,
         store: &Store<'_>,
-        seen: &Seen,
+        snapshot: &Snapshot,
         owner: &Owner<'_>,
     ) -> Result<Token, Error> {
         let known = self.memory.get(store.lock());
-        let writes = |_: &&Known| seen.lock.own.writes > 0;
+        let writes = |_: &&Known| snapshot.lock.own.writes > 0;
         let of_tenure = known.filter(writes).and_then(|known| known.token_of(owner.bytes()));
         // Others may have deleted the key, or written to it.
-        let last = Last { told: store.last_token()?, known: known.map_or(0, Known::last_token) };
+        let last =
+            LastToken { stored: store.last_token()?, known: known.map_or(0, Known::last_token) };
         Ok(core::token(last, of_tenure, store.ctx().clock_micros())?)
     }
 

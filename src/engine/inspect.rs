@@ -9,7 +9,7 @@ use crate::ffi::{Access, Ctx, Str};
 use crate::store::{Entry, Held, Reserved, Store};
 
 /// All that can be told of a lock.
-pub struct Picture {
+pub struct LockInfo {
     /// Its mode; None when it is free.
     pub mode: Option<Mode>,
     /// Its end, when it is held.
@@ -19,7 +19,7 @@ pub struct Picture {
     /// How many entries there are.
     pub holders_total: usize,
     /// Who waits, in the order of service; as many as were asked for.
-    pub waiters: Vec<WaiterPicture>,
+    pub waiters: Vec<WaiterInfo>,
     /// How many wait.
     pub waiters_total: usize,
     /// A writer's reservation.
@@ -45,7 +45,7 @@ pub struct Holder {
 }
 
 /// Somebody who waits.
-pub struct WaiterPicture {
+pub struct WaiterInfo {
     /// Who waits.
     pub owner: Vec<u8>,
     /// What for.
@@ -70,7 +70,7 @@ pub struct QueueLength {
 
 impl Engine {
     /// INSPECT: at most `count` holders and waiters.
-    pub fn inspect(&self, ctx: Ctx<'_>, key: &Str, count: usize) -> Result<Picture, Error> {
+    pub fn inspect(&self, ctx: Ctx<'_>, key: &Str, count: usize) -> Result<LockInfo, Error> {
         let store = Store::open(ctx.db(), key, Access::Read)?;
         let (end, entries) = store.holders()?.unwrap_or((End::Never, Vec::new()));
         let queue = self.waits.queue(&store.lock());
@@ -84,7 +84,7 @@ impl Engine {
             holder.session = self.session_of(store.lock(), &holder.owner, holder.kind);
             holder
         };
-        Ok(Picture {
+        Ok(LockInfo {
             mode: mode(&entries),
             end,
             holders_total: entries.len(),
@@ -121,10 +121,10 @@ impl Engine {
         queues.into_iter().filter(|queue| user.may_read(&queue.name)).take(count).collect()
     }
 
-    fn waiter(&self, id: WaiterId, now: Steady) -> Option<WaiterPicture> {
+    fn waiter(&self, id: WaiterId, now: Steady) -> Option<WaiterInfo> {
         let waiter = self.waits.get(id)?;
         let WaitRequest { since, until, client, .. } = waiter.request;
-        Some(WaiterPicture {
+        Some(WaiterInfo {
             owner: waiter.owner.to_vec(),
             want: waiter.want(),
             waited: now.since(since),

@@ -37,7 +37,7 @@ impl From<LockRef<'_>> for LockId {
 
 /// A lock's name. A short one, as most are, needs no room of its own, and is
 /// read where the rest is.
-type Name = SmallVec<[u8; 24]>;
+type LockName = SmallVec<[u8; 24]>;
 
 /// Where a lock is remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,7 +51,7 @@ pub struct Place {
 /// What is remembered of a lock that is held or waited for.
 #[derive(Debug)]
 pub struct Known {
-    name: Name,
+    name: LockName,
     due: Moment,
     token: Option<Box<OfTenure>>,
     /// Its readers, when there are many.
@@ -100,12 +100,12 @@ impl Known {
     }
 
     /// The owner whose hold ends last, where announcements name owners.
-    pub fn last(&self) -> Option<&OwnerId> {
+    pub fn last_owner(&self) -> Option<&OwnerId> {
         self.last.as_deref()
     }
 
     /// Remembers it.
-    pub fn set_last(&mut self, last: Option<OwnerId>) {
+    pub fn set_last_owner(&mut self, last: Option<OwnerId>) {
         self.last = last.map(Box::new);
     }
 

@@ -5,7 +5,6 @@
 //! which holds are bound to a connection, and when to look at a lock again.
 
 mod acquire;
-mod bindings;
 mod choice;
 mod clock;
 mod deadlock;
@@ -14,28 +13,29 @@ mod due;
 mod error;
 mod external;
 mod fence;
-mod figures;
+mod histogram;
 mod inspect;
 mod intervals;
-mod last;
+mod last_owner;
 mod memory;
 mod pass;
 mod readers;
 mod release;
-mod remember;
 mod returns;
+mod schedule;
 mod serve;
 mod sessions;
 mod settings;
 mod slab;
 mod slots;
+mod statistics;
 mod sweep;
 mod timers;
 mod tracked;
+mod tracking;
 mod transaction;
 mod unserved;
 mod wait;
-mod waits;
 mod wheel;
 
 pub use acquire::{AcquireRequest, Acquired};
@@ -43,8 +43,8 @@ pub use clock::Moment;
 pub use deliveries::Answer;
 pub use error::Error;
 pub use external::Change;
-pub use figures::{Figures, Progress};
-pub use inspect::{Holder, Picture, QueueLength, WaiterPicture};
+pub use inspect::{Holder, LockInfo, QueueLength, WaiterInfo};
+pub use statistics::{Progress, Statistics};
 
 use crate::core::wait::WaitList;
 use crate::core::{End, Millis, Policy};
@@ -55,7 +55,7 @@ use memory::{LockId, Memory};
 use returns::Returns;
 use sweep::Sweep;
 use timers::Timers;
-use tracked::AllTracked;
+use tracked::TrackedHolds;
 use unserved::Unserved;
 use wait::WaitRequest;
 
@@ -99,16 +99,16 @@ impl Default for Settings {
 pub struct Engine {
     settings: Settings,
     /// What has happened so far.
-    pub figures: Figures,
+    pub statistics: Statistics,
     /// The locks.
     memory: Memory,
     /// Locks that are forgotten, and whose memory is not given back yet.
-    remains: pass::Remains,
+    garbage: pass::Garbage,
     timers: Timers,
     clock: Clock,
     waits: WaitList<LockId, WaitRequest>,
     deliveries: Deliveries,
-    tracked: AllTracked,
+    tracked: TrackedHolds,
     returns: Returns,
     sweep: Sweep,
     unserved: Unserved,

@@ -37,12 +37,12 @@ impl Pass {
 /// What was remembered of a database that is forgotten as a whole: to drop a
 /// million locks at once would take long.
 #[derive(Default)]
-pub(super) struct Remains {
+pub(super) struct Garbage {
     locks: Vec<Box<Locks>>,
     wheels: Vec<Wheel>,
 }
 
-impl Remains {
+impl Garbage {
     pub fn add(&mut self, locks: Option<Box<Locks>>, wheel: Option<Box<Wheel>>) {
         self.locks.extend(locks);
         self.wheels.extend(wheel.map(|wheel| *wheel));
@@ -67,9 +67,9 @@ impl Remains {
 
 impl Engine {
     /// Gives memory back that is needed no more.
-    pub(super) fn tidy_up(&mut self, pass: &Pass) {
-        while !self.remains.is_empty() && !pass.is_over() {
-            self.remains.drop_some();
+    pub(super) fn collect_garbage(&mut self, pass: &Pass) {
+        while !self.garbage.is_empty() && !pass.is_over() {
+            self.garbage.drop_some();
         }
         while self.memory.is_sparse() && !pass.is_over() {
             let Some(db) = self.memory.find_sparse() else {
@@ -81,7 +81,7 @@ impl Engine {
     }
 
     /// Whether there is memory to be given back.
-    pub(super) fn is_untidy(&self) -> bool {
-        !self.remains.is_empty() || self.memory.is_sparse()
+    pub(super) fn has_garbage(&self) -> bool {
+        !self.garbage.is_empty() || self.memory.is_sparse()
     }
 }

@@ -8,7 +8,7 @@
 
 use super::Engine;
 use crate::core::{End, Ends, Mode, Others, OwnerId};
-use crate::store::{Error, Owner, Seen, Store, Survey};
+use crate::store::{Beside, Error, Owner, ReadScope, Snapshot, Store};
 use hashbrown::HashMap;
 use std::collections::BTreeSet;
 
@@ -49,7 +49,7 @@ impl Readers {
     }
 
     /// The owner of the hold that ends last.
-    pub fn last(&self) -> Option<&OwnerId> {
+    pub fn last_owner(&self) -> Option<&OwnerId> {
         self.by_end.last().map(|(_, owner, _)| owner)
     }
 
@@ -66,18 +66,18 @@ impl Readers {
 
 impl Engine {
     /// Looks at the lock as an owner sees it.
-    pub(super) fn look(
+    pub(super) fn snapshot(
         &mut self,
         store: &Store<'_>,
         owner: &Owner<'_>,
-        survey: Survey,
-    ) -> Result<Seen, Error> {
+        scope: ReadScope,
+    ) -> Result<Snapshot, Error> {
         match store.field_count() {
-            0 if !store.exists() => return Ok(Seen::nothing()),
+            0 if !store.exists() => return Ok(Snapshot::nothing()),
             fields if fields < MANY && self.waits.is_empty() => {
-                return store.look(owner, survey);
+                return store.snapshot(owner, scope);
             }
-            fields if fields < MANY => return self.look_at_few(store, owner, survey),
+            fields if fields < MANY => return self.snapshot_of_few(store, owner, scope),
             _ => {}
         }
         let known = self.memory.get(store.lock());
@@ -85,33 +85,33 @@ impl Engine {
             self.remember_readers(store);
         }
         match self.latest_reader(store, owner)? {
-            Some(latest) => store.look_beside_readers(owner, latest),
-            None => store.look(owner, survey),
+            Some(latest) => store.snapshot_beside(owner, Beside::Readers(latest)),
+            None => store.snapshot(owner, scope),
         }
     }
 
     /// Looks at a lock with few holders. While somebody waits for it it is
     /// remembered who writes.
     #[inline(never)]
-    fn look_at_few(
+    fn snapshot_of_few(
         &mut self,
         store: &Store<'_>,
         owner: &Owner<'_>,
-        survey: Survey,
-    ) -> Result<Seen, Error> {
+        scope: ReadScope,
+    ) -> Result<Snapshot, Error> {
         let queue = self.waits.queue_mut(&store.lock());
-        let Some(queue) = queue.filter(|_| survey == Survey::Mode) else {
-            return store.look(owner, survey);
+        let Some(queue) = queue.filter(|_| scope == ReadScope::Mode) else {
+            return store.snapshot(owner, scope);
         };
         let Some(writer) = queue.writer.as_ref().filter(|writer| ***writer != *owner.bytes())
         else {
-            return store.look(owner, survey);
+            return store.snapshot(owner, scope);
         };
-        let seen = store.look_beside_writer(owner, writer)?;
-        if seen.lock.others != Others::Writer {
+        let snapshot = store.snapshot_beside(owner, Beside::Writer(writer))?;
+        if snapshot.lock.others != Others::Writer {
             queue.writer = None;
         }
-        Ok(seen)
+        Ok(snapshot)
     }
 
     /// When the last of the others ends, if that is remembered and true.

@@ -1,12 +1,12 @@
 //! Giving holds back, making them last, and breaking locks open.
 
-use super::bindings::Returned;
-use super::remember::Due;
+use super::schedule::Reschedule;
+use super::tracking::Returned;
 use super::transaction::LockTxn;
 use super::{end_of, Engine, Error};
 use crate::core::{self, End, Lock, Millis, Mode, Which};
 use crate::ffi::{Ctx, Str};
-use crate::store::{Forced, Owner, Store, Survey, What};
+use crate::store::{Forced, Owner, ReadScope, Store, What};
 
 impl Engine {
     /// UNLOCK. True when the lock is now free of all holds that there were.
@@ -25,7 +25,9 @@ impl Engine {
             let reserved = which == Which::All && is_reserved_by(txn.store, &owner);
             let after = match txn.give_back(&owner, which) {
                 // The reservation is all that it has.
-                Err(Error::NotHeld(_)) if reserved => txn.look(&owner, Survey::Presence)?.lock,
+                Err(Error::NotHeld(_)) if reserved => {
+                    txn.snapshot(&owner, ReadScope::Presence)?.lock
+                }
                 after => {
                     let after = after?;
                     txn.store.notice(What::Released);
@@ -51,10 +53,10 @@ impl Engine {
         let owner = Owner::new(owner)?;
         self.on_lock(ctx, key, |txn| {
             let lease = end_of(txn.store, lease)?;
-            let seen = txn.look(&owner, Survey::Mode)?;
-            let after = core::renew(&seen.lock, lease);
-            let after = txn.settled(&seen, &owner, after)?;
-            txn.commit(&seen, &owner, &after)
+            let snapshot = txn.snapshot(&owner, ReadScope::Mode)?;
+            let after = core::renew(&snapshot.lock, lease);
+            let after = txn.if_held(&snapshot, &owner, after)?;
+            txn.commit(&snapshot, &owner, &after)
         })
     }
 
@@ -64,11 +66,17 @@ impl Engine {
             let last = txn.engine.last_owner(txn.store);
             let forced = txn.store.force(only, last.as_deref())?;
             if let Forced::Lock(holds) = forced {
-                txn.engine.figures.count_released(holds);
+                txn.engine.statistics.count_released(holds);
                 txn.store.notice(What::Released);
             }
             if forced != Forced::Nothing {
-                txn.engine.remember(txn.store, &Lock::free(), |_| 0, End::Never, Due::Exactly);
+                txn.engine.remember(
+                    txn.store,
+                    &Lock::free(),
+                    |_| 0,
+                    End::Never,
+                    Reschedule::Exactly,
+                );
                 txn.serve();
             }
             Ok(forced != Forced::Nothing)
@@ -79,20 +87,20 @@ impl Engine {
 impl LockTxn<'_, '_> {
     fn give_back(&mut self, owner: &Owner<'_>, which: Which) -> Result<Lock, Error> {
         let is_tracked = self.engine.tracked.has(self.store.lock());
-        let survey = if is_tracked { Survey::Ends } else { Survey::Release };
-        let seen = self.look(owner, survey)?;
+        let scope = if is_tracked { ReadScope::Ends } else { ReadScope::Release };
+        let snapshot = self.snapshot(owner, scope)?;
         let returned = match is_tracked {
-            true => self.engine.choose(self.store, owner.bytes(), &seen, which),
+            true => self.engine.choose(self.store, owner.bytes(), &snapshot, which),
             false => Returned::Nothing,
         };
         let rank = match returned {
             Returned::Read(rank) => Some(rank),
             _ => None,
         };
-        let after = core::release(&seen.lock, which, rank);
-        let after = self.settled(&seen, owner, after)?;
-        self.commit_return(&seen, owner, &after, returned)?;
-        self.engine.figures.count_released(seen.lock.own.count() - after.own.count());
+        let after = core::release(&snapshot.lock, which, rank);
+        let after = self.if_held(&snapshot, owner, after)?;
+        self.commit_return(&snapshot, owner, &after, returned)?;
+        self.engine.statistics.count_released(snapshot.lock.own.count() - after.own.count());
         Ok(after)
     }
 }

@@ -1,16 +1,16 @@
 //! Holds that the module gives back: those of connections that are gone, and grants whose
 //! clients never learnt of them.
 
-use super::bindings::Returned;
 use super::clock::Moment;
 use super::intervals;
 use super::memory::LockId;
 use super::pass::Pass;
 use super::tracked::{Delivery, Hold, Session, TrackedId};
+use super::tracking::Returned;
 use super::{Engine, Error};
 use crate::core::{self, Kind, Which};
 use crate::ffi::{Access, Ctx, Text};
-use crate::store::{self, LockRef, Owner, Store, Survey, What};
+use crate::store::{self, LockRef, Owner, ReadScope, Store, What};
 use std::collections::BTreeSet;
 
 /// What is to be given back.
@@ -108,7 +108,7 @@ impl Engine {
     fn serve_freed(&mut self) {
         self.returns.is_under_way = false;
         for lock in std::mem::take(&mut self.returns.freed) {
-            self.serve_now(lock.get());
+            self.schedule_now(lock.get());
         }
     }
 
@@ -173,30 +173,30 @@ impl Engine {
         let (key, name) = (Text::new(&tracked.lock.name), Text::new(&tracked.owner));
         let mut store = Store::open(ctx.in_db(tracked.lock.db), &key, Access::Write)?;
         let mut txn = self.on_store(&mut store);
-        txn.catch_up();
+        txn.refresh_if_due();
         let owner = Owner::new(&name)?;
-        let seen = txn.look(&owner, Survey::Ends)?;
+        let snapshot = txn.snapshot(&owner, ReadScope::Ends)?;
         let Some(tracked) = txn.engine.tracked.get(id) else {
             return Ok(());
         };
-        let told = tracked.delivery == Delivery::Told;
+        let is_delivered = tracked.delivery == Delivery::Delivered;
         let (kind, rank, returned) = match tracked.hold {
-            Hold::Read(number) => match seen.rank_of(number) {
+            Hold::Read(number) => match snapshot.rank_of(number) {
                 Some(rank) => (Kind::Read, Some(rank), Returned::Read(rank)),
                 None => (Kind::Read, None, Returned::Nothing),
             },
-            Hold::Write if seen.lock.own.writes == 0 => (Kind::Write, None, Returned::Nothing),
+            Hold::Write if snapshot.lock.own.writes == 0 => (Kind::Write, None, Returned::Nothing),
             Hold::Write => (Kind::Write, None, Returned::Write(Some(id))),
         };
         if returned == Returned::Nothing {
             // It has lapsed.
-            return txn.commit(&seen, &owner, &seen.lock);
+            return txn.commit(&snapshot, &owner, &snapshot.lock);
         }
-        let after = core::release(&seen.lock, Which::One(kind), rank)?;
-        txn.commit_return(&seen, &owner, &after, returned)?;
+        let after = core::release(&snapshot.lock, Which::One(kind), rank)?;
+        txn.commit_return(&snapshot, &owner, &after, returned)?;
         txn.store.notice(What::Released);
-        if told {
-            txn.engine.figures.disconnect_releases += 1;
+        if is_delivered {
+            txn.engine.statistics.disconnect_releases += 1;
         }
         txn.serve();
         Ok(())

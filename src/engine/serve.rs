@@ -44,7 +44,7 @@ impl LockTxn<'_, '_> {
         if engine.has_queue(store) {
             let mode = engine.memory.get(store.lock()).and_then(|known| known.mode);
             let soon = intervals::of_queue(engine.waits.queue_count(), store, mode);
-            engine.look_within(store, soon);
+            engine.schedule_within(store, soon);
         } else {
             engine.forget_if_idle(lock.get());
         }
@@ -93,7 +93,7 @@ impl Locks for LockTxn<'_, '_> {
     fn standing(&mut self, _: &LockId) -> Result<(Option<Mode>, Option<OwnerId>), Error> {
         let reserved = self.store.reservation()?;
         if let Some(reserved) = &reserved {
-            self.engine.look_by(self.store, reserved.end);
+            self.engine.schedule_at_end(self.store, reserved.end);
         }
         let known = self.engine.memory.get(self.store.lock());
         Ok((known.and_then(|known| known.mode), reserved.map(|by| by.owner.into())))

@@ -1,12 +1,12 @@
 //! Session holds while their connections are open.
 
-use super::bindings::renewal;
 use super::intervals;
 use super::tracked::{Hold, Session, Tracked, TrackedId};
+use super::tracking::renewal;
 use super::{Engine, Error};
 use crate::core;
 use crate::ffi::{Access, Ctx, Db, Text};
-use crate::store::{self, Owner, Store, Survey};
+use crate::store::{self, Owner, ReadScope, Store};
 
 impl Engine {
     /// Renews a session hold while its connection is open.
@@ -36,12 +36,12 @@ impl Engine {
         };
         let lease = super::end_of(&store, session.lease)?;
         let mut txn = self.on_store(&mut store);
-        txn.catch_up();
-        let seen = txn.look(&owner, Survey::Mode)?;
-        let mut after = seen.lock.clone();
+        txn.refresh_if_due();
+        let snapshot = txn.snapshot(&owner, ReadScope::Mode)?;
+        let mut after = snapshot.lock.clone();
         match txn.engine.tracked.get(id).map(|tracked| tracked.hold) {
             Some(Hold::Read(number)) => {
-                if let Some(rank) = seen.rank_of(number) {
+                if let Some(rank) = snapshot.rank_of(number) {
                     after.own.reads[rank] = after.own.reads[rank].max(lease);
                     after.lengthen(lease);
                 }
@@ -50,7 +50,7 @@ impl Engine {
             Some(Hold::Write) | None => {}
         }
         // If it has lapsed it is no longer tracked after this.
-        txn.commit(&seen, &owner, &after)
+        txn.commit(&snapshot, &owner, &after)
     }
 
     /// Renews a session hold of a lock whose slot is on its way to another node. Where

@@ -23,10 +23,10 @@ impl Engine {
         if policy {
             let waited_for: Vec<LockId> = self.waits.locks().cloned().collect();
             for lock in waited_for {
-                self.serve_now(lock.get());
+                self.schedule_now(lock.get());
             }
         }
         let detection = settings.deadlock_detection && !before.deadlock_detection;
-        self.waits.unsearched |= (policy || detection) && !self.waits.is_empty();
+        self.waits.needs_search |= (policy || detection) && !self.waits.is_empty();
     }
 }

@@ -41,8 +41,8 @@ impl Engine {
         }
         let soon = self.within(db.ctx(), intervals::UNSERVED_LOCK);
         match owner {
-            SlotOwner::Myself => self.look_at(lock, soon),
-            SlotOwner::Unknown if is_here => self.look_at(lock, soon),
+            SlotOwner::Myself => self.schedule(lock, soon),
+            SlotOwner::Unknown if is_here => self.schedule(lock, soon),
             _ => {
                 if let Some(known) = self.memory.get_mut(lock) {
                     known.mode = None;

@@ -96,7 +96,7 @@ impl Engine {
         }
         while let Some(name) = sweeping.found.pop() {
             let key = Text::new(&name);
-            match self.adopt(db, &key) {
+            match self.discover(db, &key) {
                 Ok(()) => {}
                 // A node that has just started serves nothing for a while.
                 Err(store::Error::ClusterDown(_)) => {

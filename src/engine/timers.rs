@@ -21,9 +21,9 @@ pub enum Timer {
 
 /// What [`Timers::next`] came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum NextTimer {
     /// This one rings. It is set no more.
-    Rings(Timer),
+    Fires(Timer),
     /// None yet, and there may be more.
     Moved,
     /// There is none, for now.
@@ -47,8 +47,8 @@ pub struct Timers {
 impl Timers {
     /// Adds one that rings in the first ms after `at`. A lock's takes the place
     /// of the one that it had.
-    pub fn add(&mut self, at: Moment, alarm: Timer) {
-        match alarm {
+    pub fn add(&mut self, at: Moment, timer: Timer) {
+        match timer {
             Timer::Lock(Place { db, number }) => {
                 let index = usize::try_from(db).unwrap_or(0);
                 if self.locks.len() <= index {
@@ -62,16 +62,16 @@ impl Timers {
     }
 
     /// Takes one away; one of a waiter or a session is named with its time.
-    pub fn remove(&mut self, at: Moment, alarm: Timer) {
-        match alarm {
-            Timer::Lock(place) => self.silence(place),
+    pub fn remove(&mut self, at: Moment, timer: Timer) {
+        match timer {
+            Timer::Lock(place) => self.cancel(place),
             Timer::Waiter(id) => _ = self.waiters.remove(&(at, id)),
             Timer::Session(id) => _ = self.sessions.remove(&(at, id)),
         }
     }
 
     /// Takes a lock's away, if it has one.
-    pub fn silence(&mut self, lock: Place) {
+    pub fn cancel(&mut self, lock: Place) {
         if let Some(wheel) = self.wheel(lock.db) {
             wheel.clear(lock.number);
         }
@@ -113,32 +113,32 @@ impl Timers {
     }
 
     /// Goes on to the first that rings at `now`, a step at a time.
-    pub fn next(&mut self, now: Moment) -> Next {
+    pub fn next(&mut self, now: Moment) -> NextTimer {
         let session = self.sessions.first().map(|(at, _)| *at);
         let other = self.first_waiter().into_iter().chain(session).min().filter(|at| now > *at);
         let until = other.map_or(now, |at| at.after(1));
         for (wheel, db) in self.locks.iter_mut().zip(0..) {
             let Some(wheel) = wheel else { continue };
             match wheel.step(until.0) {
-                Step::Due(number) => return Next::Rings(Timer::Lock(Place { db, number })),
-                Step::Moved => return Next::Moved,
+                Step::Due(number) => return NextTimer::Fires(Timer::Lock(Place { db, number })),
+                Step::Moved => return NextTimer::Moved,
                 Step::Nothing => {}
             }
         }
         match other {
             Some(at) if session == Some(at) => {
                 let first = self.sessions.pop_first();
-                first.map_or(Next::Nothing, |(_, id)| Next::Rings(Timer::Session(id)))
+                first.map_or(NextTimer::Nothing, |(_, id)| NextTimer::Fires(Timer::Session(id)))
             }
             _ => self.next_waiter(now),
         }
     }
 
     /// The first waiter's that rings at `now`.
-    pub fn next_waiter(&mut self, now: Moment) -> Next {
+    pub fn next_waiter(&mut self, now: Moment) -> NextTimer {
         match self.first_waiter().filter(|at| now > *at).and_then(|_| self.waiters.pop_first()) {
-            Some((_, id)) => Next::Rings(Timer::Waiter(id)),
-            None => Next::Nothing,
+            Some((_, id)) => NextTimer::Fires(Timer::Waiter(id)),
+            None => NextTimer::Nothing,
         }
     }
 

@@ -68,9 +68,9 @@ pub struct Session {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
     /// It does.
-    Told,
+    Delivered,
     /// The answer is on its way. If it is lost, the hold is taken back.
-    UnderWay,
+    InFlight,
     /// The same, but somebody else relies on the hold since, by ONCE or DOWNGRADE: it
     /// stays, unless it is bound to a connection that closes.
     ReliedOn,
@@ -91,7 +91,7 @@ pub struct Tracked {
 
 /// All of them.
 #[derive(Default)]
-pub struct AllTracked {
+pub struct TrackedHolds {
     last: TrackedId,
     /// The last that was added before the work that is being done, or was done last.
     before: TrackedId,
@@ -116,7 +116,7 @@ impl Equivalent<LockId> for LockRef<'_> {
     }
 }
 
-impl AllTracked {
+impl TrackedHolds {
     /// Whether there are none, so that nobody need look.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
@@ -146,7 +146,7 @@ impl AllTracked {
             of_lock.writer = Some(owner.clone());
         }
         of_lock.owners.entry(owner.clone()).or_default().push(id);
-        let (session, delivery, is_lost) = (None, Delivery::Told, false);
+        let (session, delivery, is_lost) = (None, Delivery::Delivered, false);
         self.all.insert(id, Tracked { lock, owner, hold, session, delivery, is_lost });
         id
     }
@@ -315,7 +315,7 @@ mod tests {
         LockId::from(LockRef { db, name: name.as_bytes() })
     }
 
-    fn add_bound(all: &mut AllTracked, lock: &LockId, owner: &str, client: u64) -> TrackedId {
+    fn add_bound(all: &mut TrackedHolds, lock: &LockId, owner: &str, client: u64) -> TrackedId {
         let id = all.add(lock.clone(), owner.as_bytes().into(), Hold::Write);
         all.bind(id, Some(Session { client, lease: 1_000, due: Moment::PAST }));
         id
@@ -323,7 +323,7 @@ mod tests {
 
     #[test]
     fn an_id_is_never_used_again() {
-        let (mut all, lock) = (AllTracked::default(), lock(0, "k"));
+        let (mut all, lock) = (TrackedHolds::default(), lock(0, "k"));
         let first = add_bound(&mut all, &lock, "a", 1);
         assert!(all.remove(first).is_some());
         let second = add_bound(&mut all, &lock, "a", 1);
@@ -335,7 +335,7 @@ mod tests {
 
     #[test]
     fn a_hold_is_found_by_its_connection_and_its_lock_until_it_ends() {
-        let (mut all, lock) = (AllTracked::default(), lock(0, "k"));
+        let (mut all, lock) = (TrackedHolds::default(), lock(0, "k"));
         let id = add_bound(&mut all, &lock, "a", 1);
         all.bind(id, Some(Session { client: 2, lease: 5, due: Moment(9) }));
         assert_eq!(all.of_client(1).count(), 0);
@@ -348,7 +348,7 @@ mod tests {
 
     #[test]
     fn what_is_empty_takes_no_room() {
-        let (mut all, lock) = (AllTracked::default(), lock(0, "k"));
+        let (mut all, lock) = (TrackedHolds::default(), lock(0, "k"));
         let ids: Vec<_> = (0..10_000).map(|n| add_bound(&mut all, &lock, "a", n)).collect();
         for id in ids.into_iter().rev() {
             all.remove(id);
@@ -359,7 +359,7 @@ mod tests {
 
     #[test]
     fn locks_change_places() {
-        let mut all = AllTracked::default();
+        let mut all = TrackedHolds::default();
         let (here, there, third) = (lock(0, "k"), lock(1, "k"), lock(0, "x"));
         let one = add_bound(&mut all, &here, "a", 1);
         let two = add_bound(&mut all, &there, "b", 2);

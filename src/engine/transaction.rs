@@ -4,13 +4,13 @@
 //! brought up to date, looked at, changed by what a rule says, its queue is served, and it
 //! is finished. What lives longer than that is the engine's.
 
-use super::bindings::Returned;
 use super::pass::Pass;
-use super::remember::Due;
+use super::schedule::Reschedule;
+use super::tracking::Returned;
 use super::{Engine, Error};
 use crate::core::{Announcement, End, Lock, Mode, NotHeld};
 use crate::ffi::{Access, Ctx, Str, Text};
-use crate::store::{self, LockRef, Owner, Seen, Store, Survey, What};
+use crate::store::{self, LockRef, Owner, ReadScope, Snapshot, Store, What};
 
 /// Work on one lock.
 pub(super) struct LockTxn<'e, 'c> {
@@ -41,7 +41,7 @@ impl Engine {
         let mut store = Store::of(db, key, name, Access::Write);
         store.allow();
         let mut txn = LockTxn { engine: self, store: &mut store };
-        txn.catch_up();
+        txn.refresh_if_due();
         let result = work(&mut txn);
         store.clear_away();
         result
@@ -56,7 +56,7 @@ impl Engine {
 impl LockTxn<'_, '_> {
     /// Brings what is remembered up to what the keys say, when nothing is
     /// remembered or a time has come. Lapsed holds go, and the queue is served.
-    pub fn catch_up(&mut self) {
+    pub fn refresh_if_due(&mut self) {
         let (engine, store) = (&*self.engine, &*self.store);
         let due = match engine.memory.get(store.lock()) {
             None => store.exists(),
@@ -70,114 +70,129 @@ impl LockTxn<'_, '_> {
         };
         if due {
             // What is no lock is for the command to say.
-            let _ = self.look_over();
+            let _ = self.refresh();
         }
     }
 
     /// Looks at the lock as an owner sees it.
     #[inline]
-    pub fn look(&mut self, owner: &Owner<'_>, survey: Survey) -> Result<Seen, store::Error> {
-        self.engine.look(self.store, owner, survey)
+    pub fn snapshot(
+        &mut self,
+        owner: &Owner<'_>,
+        scope: ReadScope,
+    ) -> Result<Snapshot, store::Error> {
+        self.engine.snapshot(self.store, owner, scope)
     }
 
-    /// Makes the lock that was `seen` into `after`, and remembers it.
-    pub fn commit(&mut self, seen: &Seen, owner: &Owner<'_>, after: &Lock) -> Result<(), Error> {
-        self.commit_return(seen, owner, after, Returned::Nothing)
+    /// Makes the lock that was `snapshot` into `after`, and remembers it.
+    pub fn commit(
+        &mut self,
+        snapshot: &Snapshot,
+        owner: &Owner<'_>,
+        after: &Lock,
+    ) -> Result<(), Error> {
+        self.commit_return(snapshot, owner, after, Returned::Nothing)
     }
 
     /// The same, where the owner gives something back.
     pub fn commit_return(
         &mut self,
-        seen: &Seen,
+        snapshot: &Snapshot,
         owner: &Owner<'_>,
         after: &Lock,
         returned: Returned,
     ) -> Result<(), Error> {
         let LockTxn { engine, store } = self;
         let last = engine.last_owner(store);
-        store.commit(seen, owner, after, last.as_deref())?;
-        let lapsed = seen.lapsed();
-        if lapsed > 0 || seen.has_outlived() {
+        store.commit(snapshot, owner, after, last.as_deref())?;
+        let lapsed = snapshot.lapsed();
+        if lapsed > 0 || snapshot.has_outlived() {
             store.notice(What::Lapsed);
-            engine.figures.count_lapsed(lapsed);
+            engine.statistics.count_lapsed(lapsed);
         }
-        engine.follow(store, owner.bytes(), seen, after, returned);
+        engine.follow(store, owner.bytes(), snapshot, after, returned);
         if after.mode() == Some(Mode::Read) {
             engine.remember_reader(store, owner.bytes(), &after.own.reads);
         }
         let earliest = after.own.reads.iter().copied().fold(after.end, End::min);
-        let gone = seen.lock.own.count().saturating_add(lapsed);
+        let gone = snapshot.lock.own.count().saturating_add(lapsed);
         let holds = |before| after.own.count().saturating_add(before).saturating_sub(gone);
-        engine.remember(store, after, holds, earliest, Due::NotLater);
-        engine.remember_last(store, owner.bytes(), after);
+        engine.remember(store, after, holds, earliest, Reschedule::NotLater);
+        engine.remember_last_owner(store, owner.bytes(), after);
         Ok(())
     }
 
     /// A rule's result; when it is NOTHELD, the lapsed holds that the look met
     /// (often the very reason) are removed first.
-    pub fn settled<T>(
+    pub fn if_held<T>(
         &mut self,
-        seen: &Seen,
+        snapshot: &Snapshot,
         owner: &Owner<'_>,
         result: Result<T, NotHeld>,
     ) -> Result<T, Error> {
         if result.is_err() {
-            self.commit(seen, owner, &seen.lock)?;
+            self.commit(snapshot, owner, &snapshot.lock)?;
         }
         Ok(result?)
     }
 
     /// Looks at the whole lock: removes what has lapsed, announces what ended,
     /// sets the next timer and serves the queue.
-    pub fn look_over(&mut self) -> Result<(), Error> {
+    pub fn refresh(&mut self) -> Result<(), Error> {
         if let Some(earliest) = self.lapse_readers() {
-            let seen = self.look(&Owner::nobody(), Survey::Mode);
+            let snapshot = self.snapshot(&Owner::nobody(), ReadScope::Mode);
             // Whatever else it is, the look below goes through all of it.
-            if let Some(seen) = seen.ok().filter(|seen| !seen.lock.is_free()) {
-                let earliest = earliest.min(seen.lock.end);
+            if let Some(snapshot) = snapshot.ok().filter(|snapshot| !snapshot.lock.is_free()) {
+                let earliest = earliest.min(snapshot.lock.end);
                 let LockTxn { engine, store } = self;
-                engine.remember(store, &seen.lock, |holds| holds, earliest, Due::Exactly);
+                engine.remember(
+                    store,
+                    &snapshot.lock,
+                    |holds| holds,
+                    earliest,
+                    Reschedule::Exactly,
+                );
                 self.serve();
                 return Ok(());
             }
         }
         let LockTxn { engine, store } = self;
         let owner = Owner::nobody();
-        let seen = match store.look(&owner, Survey::Ends) {
-            Ok(seen) => seen,
+        let snapshot = match store.snapshot(&owner, ReadScope::Ends) {
+            Ok(snapshot) => snapshot,
             Err(error) => {
-                engine.remember(store, &Lock::free(), |_| 0, End::Never, Due::Exactly);
+                engine.remember(store, &Lock::free(), |_| 0, End::Never, Reschedule::Exactly);
                 engine.fail_queue(store, &Error::Store(error.clone()));
                 return Err(error.into());
             }
         };
         let known = engine.memory.get(store.lock());
         let before = known.and_then(|known| Some((known.mode?, known.holds)));
-        let mut after = seen.lock.clone();
+        let mut after = snapshot.lock.clone();
         if after.mode() == Some(Mode::Read) {
             // Somebody may have shortened the hash's expiry below a reader's.
             after.lengthen_to_readers();
         }
         let last = engine.last_owner(store);
-        store.commit(&seen, &owner, &after, last.as_deref())?;
-        engine.follow(store, owner.bytes(), &seen, &after, Returned::Nothing);
+        store.commit(&snapshot, &owner, &after, last.as_deref())?;
+        engine.follow(store, owner.bytes(), &snapshot, &after, Returned::Nothing);
         engine.verify_tracked(store);
-        engine.figures.count_lapsed(seen.lapsed());
-        if let (false, Some((mode, holds))) = (seen.has_hash(), before) {
+        engine.statistics.count_lapsed(snapshot.lapsed());
+        if let (false, Some((mode, holds))) = (snapshot.has_hash(), before) {
             let ended = match mode {
                 Mode::Read => Announcement::ReadFreed,
                 Mode::Write => Announcement::WriteEnded,
             };
             store.announce(Some(ended), last.as_deref().unwrap_or_default());
-            engine.figures.count_lapsed(holds.into());
+            engine.statistics.count_lapsed(holds.into());
         }
-        if seen.has_lapsed() || !seen.has_hash() && before.is_some() {
+        if snapshot.has_lapsed() || !snapshot.has_hash() && before.is_some() {
             store.notice(What::Lapsed);
         }
-        let earliest = seen.earliest.min(after.end);
-        engine.remember(store, &after, |_| seen.holds, earliest, Due::Exactly);
+        let earliest = snapshot.earliest.min(after.end);
+        engine.remember(store, &after, |_| snapshot.holds, earliest, Reschedule::Exactly);
         engine.remember_readers(store);
-        engine.remember_last(store, owner.bytes(), &after);
+        engine.remember_last_owner(store, owner.bytes(), &after);
         if engine.has_queue(store) {
             // Others (SWAPDB, a script) may have made holders of some who wait.
             for owner in engine.waiting_among(store).unwrap_or_default() {
@@ -200,12 +215,12 @@ impl LockTxn<'_, '_> {
             };
             let name = Text::new(&lapsed);
             let owner = Owner::new(&name).ok()?;
-            let seen = self.look(&owner, Survey::Ends).ok()?;
-            if seen.lock.is_free() || self.commit(&seen, &owner, &seen.lock).is_err() {
+            let snapshot = self.snapshot(&owner, ReadScope::Ends).ok()?;
+            if snapshot.lock.is_free() || self.commit(&snapshot, &owner, &snapshot.lock).is_err() {
                 return None;
             }
             // Whatever the keys say, this one is done with.
-            self.engine.remember_reader(self.store, &lapsed, &seen.lock.own.reads);
+            self.engine.remember_reader(self.store, &lapsed, &snapshot.lock.own.reads);
         }
     }
 }

@@ -9,7 +9,7 @@ use super::memory::LockId;
 use super::pass::Pass;
 use super::Engine;
 use crate::ffi::{Access, Ctx, Db, Text};
-use crate::store::{self, Owner, Store, Survey};
+use crate::store::{self, Owner, ReadScope, Store};
 use hashbrown::HashSet;
 use std::collections::VecDeque;
 
@@ -20,7 +20,7 @@ pub(super) struct Unserved {
     queue: VecDeque<LockId>,
     members: HashSet<LockId>,
     /// How many from the front are to be tried in this round.
-    left: usize,
+    this_round: usize,
     /// When to go on.
     due: Moment,
 }
@@ -30,7 +30,7 @@ impl Unserved {
     pub fn add(&mut self, lock: LockId) {
         if self.members.insert(lock.clone()) {
             self.queue.push_front(lock);
-            self.left += 1;
+            self.this_round += 1;
             self.due = Moment::PAST;
         }
     }
@@ -45,12 +45,12 @@ impl Unserved {
         if now <= self.due {
             return None;
         }
-        if self.left == 0 {
-            self.left = self.queue.len();
+        if self.this_round == 0 {
+            self.this_round = self.queue.len();
         }
         let next = self.queue.pop_front()?;
-        self.left -= 1;
-        if self.left == 0 {
+        self.this_round -= 1;
+        if self.this_round == 0 {
             self.due = now.after(intervals::UNSERVED_ROUND);
         }
         Some(next)
@@ -63,12 +63,12 @@ impl Engine {
         while let Some(lock) = self.unserved.take(pass.now) {
             let db = ctx.in_db(lock.db);
             let key = Text::new(&lock.name);
-            if self.adopt(db, &key).is_err() && store::is_here(db, &key) {
+            if self.discover(db, &key).is_err() && store::is_here(db, &key) {
                 self.unserved.queue.push_back(lock);
             } else {
                 self.unserved.members.remove(&lock);
             }
-            if pass.is_over() && self.unserved.left > 0 {
+            if pass.is_over() && self.unserved.this_round > 0 {
                 self.unserved.due = pass.now.after(intervals::UNSERVED_PAUSE);
             }
         }
@@ -80,7 +80,7 @@ impl Engine {
 
     /// Looks at a key that nobody has named in a command, and that may be a lock. The error
     /// says why it cannot be looked at now.
-    pub(super) fn adopt(&mut self, db: Db<'_>, key: &Text) -> Result<(), store::Error> {
+    pub(super) fn discover(&mut self, db: Db<'_>, key: &Text) -> Result<(), store::Error> {
         // To open a key for writing is a use of it, which shows in its idle time: only a lock
         // is opened for that.
         match Store::open(db, key, Access::Read) {
@@ -91,7 +91,7 @@ impl Engine {
         match Store::open(db, key, Access::Write) {
             Ok(mut store) => {
                 // What is no lock after all is nobody's concern here.
-                let _ = self.on_store(&mut store).look_over();
+                let _ = self.on_store(&mut store).refresh();
                 Ok(())
             }
             Err(error) if error.is_unserved() => Err(error),
@@ -104,5 +104,7 @@ impl Engine {
 /// field `mode`. One that somebody holds is a lock; one that nobody holds ends
 /// by its own expiry.
 fn is_a_lock(store: &Store<'_>) -> bool {
-    store.look(&Owner::nobody(), Survey::Presence).is_ok_and(|seen| !seen.lock.is_free())
+    store
+        .snapshot(&Owner::nobody(), ReadScope::Presence)
+        .is_ok_and(|snapshot| !snapshot.lock.is_free())
 }

@@ -11,7 +11,7 @@ use super::{Engine, Error};
 use crate::core::wait;
 use crate::core::{reservation, Lock, Millis, Others, OwnerId, Refusal, WaiterId, Want};
 use crate::ffi::{Access, Ctx, Text};
-use crate::store::{LockRef, Owner, Reserved, Store, Survey};
+use crate::store::{LockRef, Owner, ReadScope, Reserved, Store};
 
 /// A client that waits for a lock.
 pub(super) type Waiter = wait::Waiter<LockId, WaitRequest>;
@@ -61,7 +61,7 @@ impl LockTxn<'_, '_> {
             self.engine.timers.add(at, Timer::Waiter(id));
         }
         if !block(id) {
-            self.engine.leave(id);
+            self.engine.remove_waiter(id);
             return Ok(Acquired::Refused(refused.remaining(self.store)));
         }
         let Refused { lock, refusal, reserved, .. } = refused;
@@ -73,10 +73,10 @@ impl LockTxn<'_, '_> {
         let LockTxn { engine, store } = self;
         let mut soon = intervals::AFTER_WAIT_BEGAN;
         if let Some(reserved) = reserved {
-            engine.look_by(store, reserved.end);
+            engine.schedule_at_end(store, reserved.end);
             soon = intervals::RESERVED;
         }
-        engine.look_within(store, soon);
+        engine.schedule_within(store, soon);
         Ok(Acquired::Waiting)
     }
 
@@ -108,16 +108,16 @@ impl Engine {
             .is_some_and(|(next, ..)| next == id)
     }
 
-    pub(super) fn silence(&mut self, id: WaiterId, waiter: &Waiter) {
+    pub(super) fn cancel(&mut self, id: WaiterId, waiter: &Waiter) {
         if let Some((_, at)) = waiter.request.until {
             self.timers.remove(at, Timer::Waiter(id));
         }
     }
 
     /// Takes a waiter off the list. Those behind it may get in now.
-    pub(super) fn leave(&mut self, id: WaiterId) -> Option<Waiter> {
+    pub(super) fn remove_waiter(&mut self, id: WaiterId) -> Option<Waiter> {
         let waiter = self.waits.remove(id)?;
-        self.silence(id, &waiter);
+        self.cancel(id, &waiter);
         waiter.places.iter().for_each(|place| self.queue_shortened(&place.lock));
         Some(waiter)
     }
@@ -125,7 +125,7 @@ impl Engine {
     /// A waiter has left this queue without being served.
     pub(super) fn queue_shortened(&mut self, lock: &LockId) {
         match self.waits.queue(lock) {
-            Some(_) => self.serve_now(lock.get()),
+            Some(_) => self.schedule_now(lock.get()),
             None => self.forget_if_idle(lock.get()),
         }
     }
@@ -164,7 +164,7 @@ impl Engine {
             return;
         }
         let remaining = self.waits.get(id).and_then(|waiter| self.remaining(ctx, waiter));
-        if let Some(waiter) = self.leave(id) {
+        if let Some(waiter) = self.remove_waiter(id) {
             self.answer(id, waiter, Answer::TimedOut(remaining));
         }
     }
@@ -172,13 +172,13 @@ impl Engine {
     /// CLIENT UNBLOCK: the waiter waits no more. What it is to be told; None when it is
     /// answered already.
     pub fn unblock(&mut self, ctx: Ctx<'_>, id: WaiterId) -> Option<Answer> {
-        let waiter = self.leave(id)?;
+        let waiter = self.remove_waiter(id)?;
         Some(Answer::TimedOut(self.remaining(ctx, &waiter)))
     }
 
     /// A waiter's client is gone. False when it had been answered already.
     pub fn disconnect_waiter(&mut self, id: WaiterId) -> bool {
-        self.leave(id).is_some()
+        self.remove_waiter(id).is_some()
     }
 
     /// The ms until what stands in a waiter's way ends at the latest; None: it never ends
@@ -187,7 +187,7 @@ impl Engine {
         let LockId { db, name } = waiter.lock();
         let key = Text::new(name);
         let remaining = Store::open(ctx.in_db(*db), &key, Access::Read).and_then(|store| {
-            let lock = store.look(&Owner::nobody(), Survey::Mode)?.lock;
+            let lock = store.snapshot(&Owner::nobody(), ReadScope::Mode)?.lock;
             let reserved = store.reservation()?;
             let by = reserved.as_ref().map(|reserved| reserved.owner.as_slice());
             let policy = self.settings.policy;

@@ -302,16 +302,16 @@ mod tests {
         assert_eq!(wheel.take_before(999_000), None);
         wheel.set(1, 1_000_000);
         wheel.set(2, 1_030_000);
-        let mut looks = 0;
+        let mut wakes = 0;
         let mut rung = Vec::new();
         while let Some(first) = wheel.first() {
-            looks += 1;
+            wakes += 1;
             while let Some(place) = wheel.take_before(first + 1) {
                 rung.push((place, first));
             }
         }
         assert_eq!(rung, [(1, 1_000_000), (2, 1_030_000)]);
-        assert!(looks <= 8, "{looks}");
+        assert!(wakes <= 8, "{wakes}");
     }
 
     #[test]

@@ -46,7 +46,7 @@ pub enum Happened {
     /// It is done with loading, or gave up.
     Loaded,
     /// It may have more or fewer replicas, or an AOF that it had not.
-    AudienceChanged,
+    ListenersChanged,
     /// A fraction of a second went by.
     Tick,
     /// Settings of it were changed.
@@ -278,7 +278,7 @@ unsafe fn decode(event: u64, subevent: u64, data: *mut c_void) -> Option<Happene
         }),
         raw::REDISMODULE_EVENT_CONFIG => Some(Happened::Configured),
         raw::REDISMODULE_EVENT_CRON_LOOP => Some(Happened::Tick),
-        _ => Some(Happened::AudienceChanged),
+        _ => Some(Happened::ListenersChanged),
     }
 }
 

@@ -21,7 +21,7 @@ pub fn acquire(
             clients.insert(id, Client { blocked, render });
             true
         });
-        engine.figures.answered(&acquired);
+        engine.statistics.answered(&acquired);
         acquired
     })
 }
@@ -42,7 +42,7 @@ impl OnBlocked for Clients {
             return Reply::Null;
         };
         if answer.is_some() {
-            server.engine.figures.timeouts += 1;
+            server.engine.statistics.timeouts += 1;
         }
         blocked.dismiss();
         server.finish(ctx);
@@ -63,7 +63,7 @@ impl OnBlocked for Clients {
             }
             // Those behind it may get in, but not from here: the server may be
             // about to become a replica.
-            server.hurry();
+            server.wake_soon();
         }
     }
 
@@ -72,7 +72,7 @@ impl OnBlocked for Clients {
         if let Some(server) = server.as_mut() {
             server.engine.answered(ctx, number, delivered);
             if !delivered {
-                server.hurry();
+                server.wake_soon();
             }
         }
     }

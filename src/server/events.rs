@@ -1,6 +1,6 @@
 //! What happens to the server and to its keys.
 
-use super::{audience, eviction, ring, Server, HAS_NEWS, INBOX, SERVER};
+use super::{eviction, listeners, timer, Server, INBOX, INBOX_HAS_CHANGES, SERVER};
 use crate::engine::Change;
 use crate::ffi::{Ctx, Event, Happened, MainThread, OnEvent, OnKeyEvent};
 use crate::store;
@@ -39,7 +39,7 @@ pub(super) fn follow(ctx: Ctx<'_>) -> Result<(), String> {
         return Err(format!("the server does not tell of {event:?}"));
     }
     PRIMARY.store(ctx.situation().primary, Ordering::Relaxed);
-    audience::look(ctx);
+    listeners::detect(ctx);
     Ok(())
 }
 
@@ -75,12 +75,12 @@ impl OnEvent for Events {
     fn on_event(ctx: Ctx<'_>, happened: Happened) {
         match happened {
             Happened::Role { primary } => {
-                audience::look(ctx);
+                listeners::detect(ctx);
                 PRIMARY.store(primary, Ordering::Relaxed);
                 if let Some(server) = SERVER.borrow_mut().as_mut() {
                     server.engine.retire();
                     // Who still waits at a replica is told so.
-                    server.hurry();
+                    server.wake_soon();
                 }
                 if primary {
                     put(Change::Everything);
@@ -110,14 +110,14 @@ impl OnEvent for Events {
             }
             Happened::Loaded => {
                 LOADS.store(false, Ordering::Relaxed);
-                audience::look(ctx);
+                listeners::detect(ctx);
                 put(Change::Everything);
             }
-            Happened::AudienceChanged => audience::look(ctx),
-            Happened::Awake => ring::after_sleep(ctx),
-            Happened::Done => ring::before_sleep(ctx),
+            Happened::ListenersChanged => listeners::detect(ctx),
+            Happened::Awake => timer::after_sleep(ctx),
+            Happened::Done => timer::before_sleep(ctx),
             Happened::Tick => {
-                audience::look_again(ctx);
+                listeners::check_backlog(ctx);
                 if let Ok(mut server) = SERVER.try_borrow_mut() {
                     if let Some(server) = server.as_mut() {
                         server.tick(ctx);
@@ -125,8 +125,8 @@ impl OnEvent for Events {
                 }
             }
             Happened::Configured => {
-                audience::look(ctx);
-                eviction::look(ctx);
+                listeners::detect(ctx);
+                eviction::detect(ctx);
             }
         }
     }
@@ -177,10 +177,10 @@ impl OnKeyEvent for Events {
 /// Leaves a change in the [`INBOX`], which is read before anything else is done.
 fn defer(change: Change) {
     INBOX.borrow_mut().push(change);
-    HAS_NEWS.store(true, Ordering::Relaxed);
+    INBOX_HAS_CHANGES.store(true, Ordering::Relaxed);
     if let Ok(mut server) = SERVER.try_borrow_mut() {
         if let Some(server) = server.as_mut() {
-            server.hurry();
+            server.wake_soon();
         }
     }
 }
@@ -193,12 +193,12 @@ pub(super) fn put(change: Change) {
             if let Some(server) = server.as_mut() {
                 server.read_inbox();
                 server.engine.note(change);
-                server.hurry();
+                server.wake_soon();
             }
         }
         Err(_) => {
             INBOX.borrow_mut().push(change);
-            HAS_NEWS.store(true, Ordering::Relaxed);
+            INBOX_HAS_CHANGES.store(true, Ordering::Relaxed);
         }
     }
 }

@@ -10,7 +10,7 @@ static WARNING: MainThread<RefCell<Option<CString>>> = MainThread::new(RefCell::
 
 /// Looks at the settings that decide it, and says so in the log when they are
 /// no longer what they were.
-pub(super) fn look(ctx: Ctx<'_>) {
+pub(super) fn detect(ctx: Ctx<'_>) {
     let [limit, policy] = ctx.info_fields(c"memory", [c"maxmemory", c"maxmemory_policy"]);
     let limited = limit.is_some_and(|limit| limit.bytes() != b"0");
     let policy = policy.map(|policy| policy.bytes().escape_ascii().to_string());

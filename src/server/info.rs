@@ -30,19 +30,19 @@ impl OnInfo for Section {
 }
 
 fn tell(info: &mut Info<'_>, engine: &Engine) {
-    let figures = &engine.figures;
-    info.number(c"acquired", figures.acquired);
-    info.number(c"refused", figures.refused);
-    info.number(c"waited", figures.waited);
-    info.number(c"granted_after_waiting", figures.granted_after_waiting);
-    info.number(c"wait_ms_p50", figures.waits.percentile(50));
-    info.number(c"wait_ms_p99", figures.waits.percentile(99));
-    info.number(c"wait_ms_max", figures.waits.longest());
-    info.number(c"timeouts", figures.timeouts);
-    info.number(c"released", figures.released);
-    info.number(c"lapsed", figures.lapsed);
-    info.number(c"deadlocks", figures.deadlocks);
-    info.number(c"disconnect_releases", figures.disconnect_releases);
+    let statistics = &engine.statistics;
+    info.number(c"acquired", statistics.acquired);
+    info.number(c"refused", statistics.refused);
+    info.number(c"waited", statistics.waited);
+    info.number(c"granted_after_waiting", statistics.granted_after_waiting);
+    info.number(c"wait_ms_p50", statistics.wait_times.percentile(50));
+    info.number(c"wait_ms_p99", statistics.wait_times.percentile(99));
+    info.number(c"wait_ms_max", statistics.wait_times.longest());
+    info.number(c"timeouts", statistics.timeouts);
+    info.number(c"released", statistics.released);
+    info.number(c"lapsed", statistics.lapsed);
+    info.number(c"deadlocks", statistics.deadlocks);
+    info.number(c"disconnect_releases", statistics.disconnect_releases);
     info.number(c"waiters", engine.waiters_now() as u64);
     info.number(c"queues", engine.queues_now() as u64);
     info.number(c"session_holds", engine.session_holds_now() as u64);
@@ -53,7 +53,7 @@ fn tell(info: &mut Info<'_>, engine: &Engine) {
     };
     info.text(c"sweep", sweep);
     info.number(c"sweep_percent", percent);
-    info.number(c"pass_us_max", figures.longest_pass);
+    info.number(c"pass_us_max", statistics.longest_pass);
 }
 
 pub(super) fn write(ctx: Ctx<'_>) {

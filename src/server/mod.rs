@@ -2,13 +2,13 @@
 //! blocked clients, the clock, events. There is one [`Server`], and whatever
 //! happens enters the engine through [`run`].
 
-mod audience;
 mod blocked;
 mod events;
 mod eviction;
 mod info;
-mod ring;
+mod listeners;
 mod settings;
+mod timer;
 mod version;
 
 pub use blocked::acquire;
@@ -18,7 +18,7 @@ pub use version::check;
 use crate::core::WaiterId;
 use crate::engine::{Answer, Change, Engine, Error, Moment, Settings};
 use crate::ffi::{drop_probes, Alarm, Blocked, BlockedId, Ctx, MainThread, Reply};
-use crate::store::{self, Audience, KeyEvent};
+use crate::store::{self, KeyEvent, Listeners};
 use hashbrown::HashMap;
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -56,13 +56,13 @@ static SERVER: MainThread<RefCell<Option<Server>>> = MainThread::new(RefCell::ne
 static INBOX: MainThread<RefCell<Vec<Change>>> = MainThread::new(RefCell::new(Vec::new()));
 
 /// Whether there is anything in it.
-static HAS_NEWS: AtomicBool = AtomicBool::new(false);
+static INBOX_HAS_CHANGES: AtomicBool = AtomicBool::new(false);
 
 /// Starts to follow what happens to the server. The last step of a load: when it
 /// fails, nothing of it is left.
 pub fn start(ctx: Ctx<'_>, settings: Settings) -> Result<(), String> {
     let engine = Engine::new(settings);
-    let alarm = Alarm::new::<ring::Wakes>(ctx)?;
+    let alarm = Alarm::new::<timer::Wakes>(ctx)?;
     let (clients, waiters) = (HashMap::new(), HashMap::new());
     let mut server = Server {
         engine,
@@ -77,9 +77,9 @@ pub fn start(ctx: Ctx<'_>, settings: Settings) -> Result<(), String> {
     };
     // A module may be loaded into a server that has locks already.
     server.engine.start_sweep();
-    server.hurry();
+    server.wake_soon();
     SERVER.replace(Some(server));
-    eviction::look(ctx);
+    eviction::detect(ctx);
     info::write(ctx);
     events::follow(ctx).inspect_err(|_| {
         events::unfollow(ctx);
@@ -145,8 +145,8 @@ fn raise(ctx: Ctx<'_>, events: Vec<KeyEvent>) {
 
 impl Server {
     fn read_inbox(&mut self) {
-        if HAS_NEWS.load(Ordering::Relaxed) {
-            HAS_NEWS.store(false, Ordering::Relaxed);
+        if INBOX_HAS_CHANGES.load(Ordering::Relaxed) {
+            INBOX_HAS_CHANGES.store(false, Ordering::Relaxed);
             let changes = INBOX.take();
             for change in changes {
                 self.engine.note(change);
@@ -159,15 +159,15 @@ impl Server {
         if self.engine.has_answers() {
             self.send_answers();
         }
-        if HAS_NEWS.load(Ordering::Relaxed) {
-            self.hurry();
+        if INBOX_HAS_CHANGES.load(Ordering::Relaxed) {
+            self.wake_soon();
         }
         // In a cluster locks may arrive with their slot.
         if !self.follows_keys && (self.engine.remembers_locks() || store::is_cluster()) {
             events::follow_keys(ctx);
             self.follows_keys = true;
         }
-        if !self.follows_loop && self.follows_keys && store::audience() == Audience::Replicas {
+        if !self.follows_loop && self.follows_keys && store::listeners() == Listeners::Replicas {
             events::follow_loop(ctx);
             self.follows_loop = true;
         }

@@ -1,13 +1,13 @@
 //! Changing a lock: from what the keys say to what it shall be, in as few
 //! writes and propagated commands as it takes.
 
-use super::audience::Plain;
 use super::fields::{Fields, Word};
 use super::holds::{Field, Stored, Whose};
 use super::names::write_field;
-use super::numbering::{live_ends, renumber, Slot, Step, Steps};
+use super::numbering::{live_ends, renumber, ReadHold, Step, Steps};
+use super::propagation::Plain;
 use super::publish::whose;
-use super::seen::{Seen, Stale};
+use super::snapshot::{Snapshot, StoredHash};
 use super::{text, Error, Owner, Store, Words, WORDS};
 use crate::core::{announcement, Announcement, End, Lock, Mode};
 use crate::ffi::{Access, Key, Kind, Str, Text};
@@ -49,77 +49,80 @@ impl<'c> Store<'c> {
         self.propagate_deletion(&[self.key]);
     }
 
-    /// Makes the lock that was `seen` into `after`, as the owner who looked
+    /// Makes the lock that was `snapshot` into `after`, as the owner who looked
     /// sees it, and removes the lapsed holds that the look met. Announces what
     /// ended; `last`: who was to hold the lock last, if that is remembered. On
     /// an error nothing has changed.
     pub fn commit(
         &mut self,
-        seen: &Seen,
+        snapshot: &Snapshot,
         owner: &Owner<'_>,
         after: &Lock,
         last: Option<&[u8]>,
     ) -> Result<(), Error> {
-        let lapsed = seen.hash.is_some() && seen.lock.is_free();
+        let lapsed = snapshot.hash.is_some() && snapshot.lock.is_free();
         match after.mode() {
             // The hash outlived its holders; it is not the one to go on with.
-            Some(mode) if lapsed => self.write(&Seen::nothing(), owner, after, mode, |store| {
-                store.delete_hash();
-                store.propagate_deletion(&[store.key]);
-            })?,
-            Some(mode) => self.write(seen, owner, after, mode, |_| {})?,
-            None if seen.hash.is_some() => self.delete_lock(seen, owner)?,
+            Some(mode) if lapsed => {
+                self.write(&Snapshot::nothing(), owner, after, mode, |store| {
+                    store.delete_hash();
+                    store.propagate_deletion(&[store.key]);
+                })?
+            }
+            Some(mode) => self.write(snapshot, owner, after, mode, |_| {})?,
+            None if snapshot.hash.is_some() => self.delete_lock(snapshot, owner)?,
             None => {}
         }
-        let ended = announcement(seen.hash.map(|hash| hash.mode), lapsed, after.mode());
-        self.announce(ended, ended.map_or(b"", |ended| whose(ended, seen, owner, last)));
+        let ended = announcement(snapshot.hash.map(|hash| hash.mode), lapsed, after.mode());
+        self.announce(ended, ended.map_or(b"", |ended| whose(ended, snapshot, owner, last)));
         Ok(())
     }
 
     /// Writes a lock that is held; `prepare` runs when nothing can fail any more.
     fn write(
         &mut self,
-        seen: &Seen,
+        snapshot: &Snapshot,
         owner: &Owner<'_>,
         after: &Lock,
         mode: Mode,
         prepare: impl FnOnce(&mut Self),
     ) -> Result<(), Error> {
-        if seen.hash.is_none() && after.own.count() == 1 {
+        if snapshot.hash.is_none() && after.own.count() == 1 {
             return self.write_first(owner, after, mode, prepare);
         }
         let mut fields = Fields::default();
-        if seen.hash.map(|hash| hash.mode) != Some(mode) {
+        if snapshot.hash.map(|hash| hash.mode) != Some(mode) {
             fields.set_mode(mode);
         }
-        fields.count(|| Word::Lent(owner.write_field()), after.own.writes, seen.own.writes);
-        if seen.own.reads == 0 && after.own.reads.is_empty() && seen.debris.is_empty() {
+        fields.count(|| Word::Lent(owner.write_field()), after.own.writes, snapshot.own.writes);
+        if snapshot.own.reads == 0 && after.own.reads.is_empty() && snapshot.stale_fields.is_empty()
+        {
             // A writer's lock, most often: there are no timeout keys to care for.
             prepare(self);
-            self.write_hash(seen.hash, &fields, after.end);
+            self.write_hash(snapshot.hash, &fields, after.end);
             return Ok(());
         }
-        let (steps, reads) = renumber(&seen.own.slots, &after.own.reads)?;
-        fields.count(|| Word::Lent(owner.read_field()), reads, seen.own.reads);
-        let mut mended: Vec<(&[u8], Steps)> = Vec::new();
-        for Field { owner, stored } in &seen.debris {
+        let (steps, reads) = renumber(&snapshot.own.read_holds, &after.own.reads)?;
+        fields.count(|| Word::Lent(owner.read_field()), reads, snapshot.own.reads);
+        let mut repaired: Vec<(&[u8], Steps)> = Vec::new();
+        for Field { owner, stored } in &snapshot.stale_fields {
             match stored {
-                Stored::Reads(slots) => {
-                    let (steps, count) = renumber(slots, &live_ends(slots))?;
-                    fields.count(|| Word::Made(Text::new(owner)), count, slots.len() as u64);
-                    mended.push((owner, steps));
+                Stored::Reads(read_holds) => {
+                    let (steps, count) = renumber(read_holds, &live_ends(read_holds))?;
+                    fields.count(|| Word::Made(Text::new(owner)), count, read_holds.len() as u64);
+                    repaired.push((owner, steps));
                 }
                 Stored::Writes(count) => {
                     fields.count(|| Word::Made(text(&write_field(owner))), 0, *count)
                 }
             }
         }
-        let opened = self.open_new_timeouts(&seen.own.slots, owner, &steps)?;
+        let opened = self.open_new_timeouts(&snapshot.own.read_holds, owner, &steps)?;
 
         prepare(self);
-        self.write_hash(seen.hash, &fields, after.end);
+        self.write_hash(snapshot.hash, &fields, after.end);
         self.write_timeouts(owner.bytes(), &steps, opened);
-        for (owner, steps) in mended {
+        for (owner, steps) in repaired {
             self.write_timeouts(owner, &steps, Opened::new());
         }
         Ok(())
@@ -163,12 +166,12 @@ impl<'c> Store<'c> {
     fn take_over(&mut self, field: &Str, after: &Lock, mode: Mode) -> bool {
         let one = &WORDS.one;
         let writes = mode == Mode::Write && after.end != End::Never;
-        let (Some(hash), Some(left), true) = (&self.hash, &self.vacated, writes) else {
+        let (Some(hash), Some(vacated), true) = (&self.hash, &self.vacated, writes) else {
             self.delete_vacated();
             return false;
         };
-        hash.hash_set_two([(left, None), (field, Some(one))]);
-        self.propagate(Plain::HDel, &[self.key, left]);
+        hash.hash_set_two([(vacated, None), (field, Some(one))]);
+        self.propagate(Plain::HDel, &[self.key, vacated]);
         self.propagate(Plain::HSet, &[self.key, field, one]);
         self.write_end(hash, None, after.end);
         self.db.signal_modified(self.key);
@@ -178,17 +181,17 @@ impl<'c> Store<'c> {
 
     /// Deletes the hash and the owner's timeout keys. Nobody else has a live
     /// one.
-    fn delete_lock(&mut self, seen: &Seen, owner: &Owner<'_>) -> Result<(), Error> {
-        if seen.single && self.awaited {
+    fn delete_lock(&mut self, snapshot: &Snapshot, owner: &Owner<'_>) -> Result<(), Error> {
+        if snapshot.single && self.awaited {
             self.vacated = Some(owner.write_field().to_text());
             return Ok(());
         }
-        if seen.own.slots.is_empty() {
+        if snapshot.own.read_holds.is_empty() {
             self.delete_hash();
             self.propagate_deletion(&[self.key]);
             return Ok(());
         }
-        let (steps, _) = renumber(&seen.own.slots, &[])?;
+        let (steps, _) = renumber(&snapshot.own.read_holds, &[])?;
         let timeouts: SmallVec<[Text; 2]> = steps
             .iter()
             .map(|step| text(&self.name.timeout(owner.bytes(), step.number())))
@@ -224,8 +227,10 @@ impl<'c> Store<'c> {
         let mut holds = 0_u64;
         for Field { owner, stored } in found.iter().flat_map(|(_, fields)| fields) {
             holds = holds.saturating_add(mode.map_or(0, |mode| stored.live(mode)));
-            if let Stored::Reads(slots) = stored {
-                let live = (1..).zip(slots).filter(|(_, slot)| matches!(slot, Slot::Live(_)));
+            if let Stored::Reads(read_holds) = stored {
+                let live = (1..)
+                    .zip(read_holds)
+                    .filter(|(_, read_hold)| matches!(read_hold, ReadHold::Live(_)));
                 timeouts.extend(live.map(|(n, _)| text(&self.name.timeout(owner, n))));
             }
         }
@@ -256,14 +261,14 @@ impl<'c> Store<'c> {
     /// Opens the timeout keys of new holds, if they are ours to write.
     fn open_new_timeouts(
         &self,
-        slots: &[Slot],
+        read_holds: &[ReadHold],
         owner: &Owner<'_>,
         steps: &[Step],
     ) -> Result<Opened<'c>, Error> {
         let mut opened = Opened::new();
         for step in steps {
             match *step {
-                Step::Set(number, _) if number > slots.len() as u64 => {
+                Step::Set(number, _) if number > read_holds.len() as u64 => {
                     let name = text(&self.name.timeout(owner.bytes(), number));
                     if let Some(key) = self.open_derived(&name, Access::Write) {
                         if let Whose::Other(lock) = self.whose(&key)? {
@@ -278,7 +283,7 @@ impl<'c> Store<'c> {
         Ok(opened)
     }
 
-    fn write_hash(&self, before: Option<Stale>, fields: &Fields<'_>, end: End) {
+    fn write_hash(&self, before: Option<StoredHash>, fields: &Fields<'_>, end: End) {
         let same_end = before.is_some_and(|hash| hash.end == end);
         if fields.is_empty() && same_end {
             return;
@@ -386,7 +391,7 @@ impl<'c> Store<'c> {
 /// The reader whose lease ends last; of several the first in the hash.
 fn last_reader(fields: &[Field]) -> &[u8] {
     let latest = |field: &Field| match &field.stored {
-        Stored::Reads(slots) => live_ends(slots).into_iter().max(),
+        Stored::Reads(read_holds) => live_ends(read_holds).into_iter().max(),
         Stored::Writes(_) => None,
     };
     let reading = fields.iter().rev().filter_map(|field| Some((latest(field)?, field)));

@@ -1,6 +1,6 @@
 //! What shall change in a lock's hash.
 
-use super::audience::Plain;
+use super::propagation::Plain;
 use super::{Store, WORDS};
 use crate::core::Mode;
 use crate::ffi::{Key, Str, Text};

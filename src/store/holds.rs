@@ -2,7 +2,7 @@
 
 use super::hash::{count, mode_of};
 use super::names::{field_name, FieldName};
-use super::numbering::{live_ends, Slot, Slots};
+use super::numbering::{live_ends, ReadHold, ReadHolds};
 use super::{text, Error, Store};
 use crate::core::{End, Ends, Mode, MAX_READS};
 use crate::ffi::{Key, Kind};
@@ -30,7 +30,7 @@ pub(super) struct Field {
 }
 
 pub(super) enum Stored {
-    Reads(Slots),
+    Reads(ReadHolds),
     Writes(u64),
 }
 
@@ -38,7 +38,9 @@ impl Stored {
     /// Whether there is a live hold among these.
     pub fn is_live(&self, mode: Mode) -> bool {
         match self {
-            Stored::Reads(slots) => slots.iter().any(|slot| matches!(slot, Slot::Live(_))),
+            Stored::Reads(read_holds) => {
+                read_holds.iter().any(|read_hold| matches!(read_hold, ReadHold::Live(_)))
+            }
             Stored::Writes(_) => mode == Mode::Write,
         }
     }
@@ -46,7 +48,7 @@ impl Stored {
     /// How many live holds there are among these.
     pub fn live(&self, mode: Mode) -> u64 {
         match self {
-            Stored::Reads(slots) => live_ends(slots).len() as u64,
+            Stored::Reads(read_holds) => live_ends(read_holds).len() as u64,
             Stored::Writes(count) if mode == Mode::Write => *count,
             Stored::Writes(_) => 0,
         }
@@ -56,7 +58,9 @@ impl Stored {
     /// lapsed, or a write hold stands in a lock that is in read mode.
     pub fn is_stale(&self, mode: Mode) -> bool {
         match self {
-            Stored::Reads(slots) => slots.contains(&Slot::Lapsed) || live_ends(slots).is_empty(),
+            Stored::Reads(read_holds) => {
+                read_holds.contains(&ReadHold::Lapsed) || live_ends(read_holds).is_empty()
+            }
             Stored::Writes(_) => mode == Mode::Read,
         }
     }
@@ -64,10 +68,10 @@ impl Stored {
 
 /// The timeout keys that one command looks at. More, in one lock, only a
 /// foreign hand can have counted, and they must not keep the server busy.
-const MAX_LOOKED: u64 = 1_000_000;
+const MAX_KEYS_READ: u64 = 1_000_000;
 
 /// What to do about a read count beyond [`MAX_READS`], and about all of them
-/// together beyond [`MAX_LOOKED`].
+/// together beyond [`MAX_KEYS_READ`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Excess {
     /// It is an error.
@@ -105,7 +109,7 @@ impl<'c> Store<'c> {
                 Ok(if is_write {
                     Stored::Writes(count)
                 } else {
-                    Stored::Reads(self.slots(owner, count, excess)?)
+                    Stored::Reads(self.read_holds(owner, count, excess)?)
                 })
             });
             Some(stored.map(|stored| Field { owner: owner.to_vec(), stored }))
@@ -113,35 +117,40 @@ impl<'c> Store<'c> {
     }
 
     /// What the timeout keys say of an owner's `count` read holds.
-    pub(super) fn slots(&self, owner: &[u8], count: u64, excess: Excess) -> Result<Slots, Error> {
-        let looked = self.looked.get().saturating_add(count);
-        let too_many = count > MAX_READS || looked > MAX_LOOKED;
+    pub(super) fn read_holds(
+        &self,
+        owner: &[u8],
+        count: u64,
+        excess: Excess,
+    ) -> Result<ReadHolds, Error> {
+        let keys_read = self.keys_read.get().saturating_add(count);
+        let too_many = count > MAX_READS || keys_read > MAX_KEYS_READ;
         if too_many && excess == Excess::Refuse {
             return Err(Error::TooManyReads);
         }
-        let count = count.min(MAX_READS).min(MAX_LOOKED.saturating_sub(self.looked.get()));
-        self.looked.set(looked);
-        (1..=count).map(|number| self.slot(owner, number)).collect()
+        let count = count.min(MAX_READS).min(MAX_KEYS_READ.saturating_sub(self.keys_read.get()));
+        self.keys_read.set(keys_read);
+        (1..=count).map(|number| self.read_hold(owner, number)).collect()
     }
 
     /// What the timeout key of an owner's read hold says.
-    pub(super) fn slot(&self, owner: &[u8], number: u64) -> Result<Slot, Error> {
+    pub(super) fn read_hold(&self, owner: &[u8], number: u64) -> Result<ReadHold, Error> {
         let name = text(&self.name.timeout(owner, number));
         let Some(key) = self.open_derived(&name, self.access) else {
-            return Ok(Slot::Lapsed);
+            return Ok(ReadHold::Lapsed);
         };
         Ok(match self.whose(&key)? {
-            Whose::Nobody => Slot::Lapsed,
+            Whose::Nobody => ReadHold::Lapsed,
             Whose::Ours => {
                 let end = key.expiry().map_or(End::Never, End::At);
                 if self.is_past(end) {
-                    Slot::Lapsed
+                    ReadHold::Lapsed
                 } else {
                     self.kept.replace(Some((name, key)));
-                    Slot::Live(end)
+                    ReadHold::Live(end)
                 }
             }
-            Whose::Other(lock) => Slot::Foreign(lock),
+            Whose::Other(lock) => ReadHold::OfOtherLock(lock),
         })
     }
 

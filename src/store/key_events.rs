@@ -1,7 +1,7 @@
 //! Key events: the module's own, and those of the plain commands as which changes are
 //! propagated. Noted while a command works, and raised when it is done.
 
-use super::audience::Plain;
+use super::propagation::Plain;
 use super::Store;
 use crate::ffi::{EventClass, MainThread, Str, Text};
 use std::cell::RefCell;

@@ -2,7 +2,7 @@
 
 use super::change::Opened;
 use super::hash::{end_of, mode_of};
-use super::numbering::{Slot, Step};
+use super::numbering::{ReadHold, Step};
 use super::{Error, Owner, Store};
 use crate::core::{End, Mode};
 
@@ -23,7 +23,7 @@ impl Store<'_> {
             return Ok(());
         }
         if let Some(number) = number {
-            let Slot::Live(before) = self.slot(owner.bytes(), number)? else {
+            let ReadHold::Live(before) = self.read_hold(owner.bytes(), number)? else {
                 return Ok(());
             };
             if before < end {

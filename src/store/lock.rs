@@ -3,9 +3,9 @@
 use super::hash::{check_writer, count, end_of, mode_of, write_count};
 use super::holds::{Excess, Field, Stored};
 use super::names::{field_name, FieldName};
-use super::numbering::{live_ends, Slots};
-use super::seen::{OwnStored, Seen, Stale};
+use super::numbering::{live_ends, ReadHolds};
 use super::served::serves_slot;
+use super::snapshot::{Snapshot, StoredHash, StoredHolds};
 use super::{is_cluster, Entry, Error, Held, LockName, LockRef, Owner, Reserved};
 use crate::core::{End, Ends, Holds, Lock, Millis, Mode, Others};
 use crate::ffi::{Access, AskedFor, Ctx, Db, Key, Kind, Str, Text};
@@ -28,7 +28,7 @@ pub struct Store<'c> {
     /// The key itself; None when it is opened for reading and not there.
     pub(super) hash: Option<Key<'c>>,
     /// How many timeout keys were looked at.
-    pub(super) looked: Cell<u64>,
+    pub(super) keys_read: Cell<u64>,
     /// The timeout key of the live hold that was looked at last, still open:
     /// it is often the one to be changed.
     pub(super) kept: RefCell<Option<(Text, Key<'c>)>>,
@@ -43,7 +43,7 @@ pub struct Store<'c> {
 
 /// How much to find out about the holds of others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Survey {
+pub enum ReadScope {
     /// Only what it takes to know the lock's mode: where the owner's own holds
     /// tell it, the others are left out.
     Mode,
@@ -56,12 +56,12 @@ pub enum Survey {
     Release,
 }
 
-/// Who else is known to hold a lock, before it is looked at.
+/// What is known of the other holders of a lock before it is read.
 #[derive(Clone, Copy)]
-enum Beside<'a> {
-    /// Readers until then, if it is read.
+pub enum Beside<'a> {
+    /// If it is read: the last of them reads until then.
     Readers(End),
-    /// This writer, if that is true.
+    /// Its writer is believed to be this owner. The hash is asked first.
     Writer(&'a [u8]),
 }
 
@@ -111,7 +111,7 @@ impl<'c> Store<'c> {
             counted: Cell::new(false),
             now: Cell::new(None),
             hash: db.open(key, access),
-            looked: Cell::new(0),
+            keys_read: Cell::new(0),
             kept: RefCell::new(None),
             reserved: RefCell::new(None),
             awaited: false,
@@ -150,7 +150,7 @@ impl<'c> Store<'c> {
             return Ok(Ends::new());
         };
         let count = count(value.bytes())?;
-        Ok(live_ends(&self.slots(owner, count, Excess::Refuse)?))
+        Ok(live_ends(&self.read_holds(owner, count, Excess::Refuse)?))
     }
 
     /// Whether an owner writes, and nobody else has any hold, live or not.
@@ -185,8 +185,8 @@ impl<'c> Store<'c> {
         };
         let mut all = Vec::new();
         for field in self.fields(hash, Excess::Refuse) {
-            if let Field { owner, stored: Stored::Reads(slots) } = field? {
-                all.push((owner, live_ends(&slots)));
+            if let Field { owner, stored: Stored::Reads(read_holds) } = field? {
+                all.push((owner, live_ends(&read_holds)));
             }
         }
         Ok(all)
@@ -204,7 +204,7 @@ impl<'c> Store<'c> {
                 let count = count(value.as_slice())?;
                 Ok::<bool, Error>(match is_write {
                     true => mode == Mode::Write,
-                    false => !live_ends(&self.slots(owner, count, Excess::Ignore)?).is_empty(),
+                    false => !live_ends(&self.read_holds(owner, count, Excess::Ignore)?).is_empty(),
                 })
             };
             let (owner, is_write) = match field_name(&field) {
@@ -260,43 +260,40 @@ impl<'c> Store<'c> {
     }
 
     /// Looks at the lock as `owner` sees it.
-    pub fn look(&self, owner: &Owner<'_>, survey: Survey) -> Result<Seen, Error> {
-        self.look_with(owner, survey, None)
+    pub fn snapshot(&self, owner: &Owner<'_>, scope: ReadScope) -> Result<Snapshot, Error> {
+        self.snapshot_with(owner, scope, None)
     }
 
-    /// The same, when it is known that nobody else holds the lock longer than
-    /// until then, and that somebody reads so long.
-    pub fn look_beside_readers(&self, owner: &Owner<'_>, latest: End) -> Result<Seen, Error> {
-        self.look_with(owner, Survey::Mode, Some(Beside::Readers(latest)))
-    }
-
-    /// Looks for the lock's mode, first at the write holds of somebody else who
-    /// is believed to write.
-    pub fn look_beside_writer(&self, owner: &Owner<'_>, writer: &[u8]) -> Result<Seen, Error> {
-        self.look_with(owner, Survey::Mode, Some(Beside::Writer(writer)))
-    }
-
-    fn look_with(
+    /// The lock's mode as `owner` sees it, where something is known of the other holders.
+    pub fn snapshot_beside(
         &self,
         owner: &Owner<'_>,
-        survey: Survey,
+        others: Beside<'_>,
+    ) -> Result<Snapshot, Error> {
+        self.snapshot_with(owner, ReadScope::Mode, Some(others))
+    }
+
+    fn snapshot_with(
+        &self,
+        owner: &Owner<'_>,
+        scope: ReadScope,
         beside: Option<Beside<'_>>,
-    ) -> Result<Seen, Error> {
+    ) -> Result<Snapshot, Error> {
         let Some(hash) = self.hash()? else {
-            return Ok(Seen::nothing());
+            return Ok(Snapshot::nothing());
         };
         let mode = mode_of(hash)?;
-        let (told, writes) = match beside {
+        let (others, writes) = match beside {
             None => (None, 0),
             Some(beside) => beside.in_truth(hash, mode)?,
         };
         let unknown = hash.field_count() - 1 - usize::from(writes > 0);
         let (own, alone) = self.own(hash, mode, owner, unknown)?;
         let single = alone && mode == Mode::Write && own.writes == 1 && own.reads == 0;
-        let is_last = single && survey == Survey::Release;
-        let stale = Stale { mode, end: if is_last { End::Never } else { end_of(hash) } };
+        let is_last = single && scope == ReadScope::Release;
+        let stale = StoredHash { mode, end: if is_last { End::Never } else { end_of(hash) } };
         let holds = Holds {
-            reads: live_ends(&own.slots),
+            reads: live_ends(&own.read_holds),
             writes: if stale.mode == Mode::Write { own.writes } else { 0 },
         };
         let own_tells_mode = match stale.mode {
@@ -305,17 +302,17 @@ impl<'c> Store<'c> {
         };
         let mut earliest = holds.reads.iter().copied().fold(stale.end, End::min);
         let mut met = holds.count().saturating_add(writes);
-        let (others, debris) = if let Some(others) = told {
+        let (others, stale_fields) = if let Some(others) = others {
             (others, Vec::new())
-        } else if alone || (survey == Survey::Mode && own_tells_mode) {
+        } else if alone || (scope == ReadScope::Mode && own_tells_mode) {
             (Others::None, Vec::new())
         } else {
-            self.others(hash, owner.bytes(), stale.mode, survey, &mut earliest, &mut met)?
+            self.others(hash, owner.bytes(), stale.mode, scope, &mut earliest, &mut met)?
         };
         check_writer(mode, holds.writes > 0 || others == Others::Writer)?;
         let lock = Lock { own: holds, others, end: stale.end };
         let lock = if lock.is_free() { Lock::free() } else { lock };
-        Ok(Seen { lock, earliest, holds: met, hash: Some(stale), own, single, debris })
+        Ok(Snapshot { lock, earliest, holds: met, hash: Some(stale), own, single, stale_fields })
     }
 
     /// What the hash and the timeout keys say of the owner's own holds, and
@@ -327,7 +324,7 @@ impl<'c> Store<'c> {
         mode: Mode,
         owner: &Owner<'_>,
         mut unknown: usize,
-    ) -> Result<(OwnStored, bool), Error> {
+    ) -> Result<(StoredHolds, bool), Error> {
         let mut stored = |kind| {
             if unknown == 0 {
                 return Ok(0);
@@ -347,26 +344,26 @@ impl<'c> Store<'c> {
                 (stored(Mode::Read)?, writes)
             }
         };
-        let slots = match reads {
-            0 => Slots::new(),
-            reads => self.slots(owner.bytes(), reads, Excess::Refuse)?,
+        let read_holds = match reads {
+            0 => ReadHolds::new(),
+            reads => self.read_holds(owner.bytes(), reads, Excess::Refuse)?,
         };
-        Ok((OwnStored { reads, slots, writes }, unknown == 0))
+        Ok((StoredHolds { reads, read_holds, writes }, unknown == 0))
     }
 
-    /// Looks at the holds of others, no further than `survey` asks.
+    /// Looks at the holds of others, no further than `scope` asks.
     fn others(
         &self,
         hash: &Key<'_>,
         own: &[u8],
         mode: Mode,
-        survey: Survey,
+        scope: ReadScope,
         earliest: &mut End,
         met: &mut u64,
     ) -> Result<(Others, Vec<Field>), Error> {
         let mut others = Others::None;
         let mut latest = None;
-        let mut debris = Vec::new();
+        let mut stale_fields = Vec::new();
         for field in self.fields(hash, Excess::Refuse) {
             let field = field?;
             if field.owner == own {
@@ -378,8 +375,8 @@ impl<'c> Store<'c> {
                     *met = met.saturating_add(*count);
                 }
                 Stored::Writes(_) => {}
-                Stored::Reads(slots) => {
-                    for end in live_ends(slots) {
+                Stored::Reads(read_holds) => {
+                    for end in live_ends(read_holds) {
                         latest = latest.max(Some(end));
                         *earliest = end.min(*earliest);
                         *met = met.saturating_add(1);
@@ -390,20 +387,20 @@ impl<'c> Store<'c> {
                 }
             }
             if field.stored.is_stale(mode) {
-                debris.push(field);
+                stale_fields.push(field);
             }
             let told = match mode {
                 Mode::Read => others != Others::None,
                 Mode::Write => others == Others::Writer,
             };
-            if told && !matches!(survey, Survey::Ends | Survey::Release) {
-                return Ok((others, debris));
+            if told && !matches!(scope, ReadScope::Ends | ReadScope::Release) {
+                return Ok((others, stale_fields));
             }
         }
         if let Others::Readers { latest: known } = &mut others {
             *known = latest;
         }
-        Ok((others, debris))
+        Ok((others, stale_fields))
     }
 
     /// The end of the hash, and every field that has live holds; None when
@@ -417,7 +414,7 @@ impl<'c> Store<'c> {
         for field in self.fields(hash, Excess::Refuse) {
             let Field { owner, stored } = field?;
             let held = match stored {
-                Stored::Reads(slots) => Held::Reads(live_ends(&slots)),
+                Stored::Reads(read_holds) => Held::Reads(live_ends(&read_holds)),
                 Stored::Writes(count) => Held::Writes(count),
             };
             let lives = match &held {

@@ -3,7 +3,6 @@
 //! WATCH and client caches, and as plain commands with absolute times to the
 //! replicas and the AOF, here and nowhere else.
 
-mod audience;
 mod change;
 mod fields;
 mod hash;
@@ -14,24 +13,25 @@ mod lock;
 mod names;
 mod numbering;
 mod owner;
+mod propagation;
 mod publish;
 mod reservation;
-mod seen;
 mod served;
 mod slot;
+mod snapshot;
 
-pub use audience::{audience, write_for, Audience};
 pub use change::Forced;
 pub use holds::{Entry, Held};
 pub use key_events::{take_key_events, KeyEvent, What};
-pub use lock::{Store, Survey};
+pub use lock::{Beside, ReadScope, Store};
 pub use names::{hold_of_key, locks_of_key, LockName};
 pub use owner::Owner;
+pub use propagation::{listeners, set_listeners, Listeners};
 pub use publish::{announce_by, loop_awakes, loop_is_done, Channels, ClusterPublish};
 pub use reservation::Reserved;
-pub use seen::Seen;
 pub use served::is_here;
 pub use slot::{slot_owner, SlotOwner};
+pub use snapshot::Snapshot;
 
 use crate::ffi::{Ctx, MainThread, Recent, Text};
 use lazy_static::lazy_static;

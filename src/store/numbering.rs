@@ -10,17 +10,17 @@ use smallvec::SmallVec;
 
 /// What a number from 1 to the count stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Slot {
+pub(super) enum ReadHold {
     /// A live hold.
     Live(End),
     /// One that has lapsed.
     Lapsed,
     /// Nothing of ours: the timeout key belongs to the lock of this name.
-    Foreign(Vec<u8>),
+    OfOtherLock(Vec<u8>),
 }
 
 /// The numbers of one owner, from 1 to the count.
-pub(super) type Slots = SmallVec<[Slot; 2]>;
+pub(super) type ReadHolds = SmallVec<[ReadHold; 2]>;
 
 /// Changes of one owner's timeout keys.
 pub(super) type Steps = SmallVec<[Step; 2]>;
@@ -45,26 +45,27 @@ impl Step {
     }
 }
 
-/// The steps from `slots` to holds with these `ends`, and the new count. The
+/// The steps from `read_holds` to holds with these `ends`, and the new count. The
 /// first holds are those that live; what is beyond them is new.
-pub(super) fn renumber(slots: &[Slot], ends: &[End]) -> Result<(Steps, u64), Error> {
-    if slots.is_empty() && ends.is_empty() {
+pub(super) fn renumber(read_holds: &[ReadHold], ends: &[End]) -> Result<(Steps, u64), Error> {
+    if read_holds.is_empty() && ends.is_empty() {
         return Ok((Steps::new(), 0));
     }
-    let live: SmallVec<[(u64, End); 4]> = numbered(slots)
-        .filter_map(|(number, slot)| match slot {
-            Slot::Live(end) => Some((number, *end)),
+    let live: SmallVec<[(u64, End); 4]> = numbered(read_holds)
+        .filter_map(|(number, read_hold)| match read_hold {
+            ReadHold::Live(end) => Some((number, *end)),
             _ => None,
         })
         .collect();
     if ends.len() > live.len() {
-        if let Some(Slot::Foreign(lock)) =
-            slots.iter().find(|slot| matches!(slot, Slot::Foreign(_)))
+        if let Some(ReadHold::OfOtherLock(lock)) =
+            read_holds.iter().find(|read_hold| matches!(read_hold, ReadHold::OfOtherLock(_)))
         {
             return Err(Error::Clash(lock.clone()));
         }
     }
-    let placed: SmallVec<[(u64, End); 4]> = free_numbers(slots).zip(ends.iter().copied()).collect();
+    let placed: SmallVec<[(u64, End); 4]> =
+        free_numbers(read_holds).zip(ends.iter().copied()).collect();
     let mut steps = Steps::new();
     for (index, &(number, end)) in placed.iter().enumerate() {
         match live.get(index) {
@@ -83,35 +84,35 @@ pub(super) fn renumber(slots: &[Slot], ends: &[End]) -> Result<(Steps, u64), Err
 }
 
 /// The numbers that read holds get, from the lowest.
-pub(super) fn free_numbers(slots: &[Slot]) -> impl Iterator<Item = u64> + '_ {
-    (1..).filter(|&number| !matches!(slot(slots, number), Some(Slot::Foreign(_))))
+pub(super) fn free_numbers(read_holds: &[ReadHold]) -> impl Iterator<Item = u64> + '_ {
+    (1..).filter(|&number| !matches!(read_hold(read_holds, number), Some(ReadHold::OfOtherLock(_))))
 }
 
 /// The number that the live one of this number has once it is renumbered.
-pub(super) fn number_after(slots: &[Slot], number: u64) -> Option<u64> {
-    rank_of(slots, number).and_then(|rank| free_numbers(slots).nth(rank))
+pub(super) fn number_after(read_holds: &[ReadHold], number: u64) -> Option<u64> {
+    rank_of(read_holds, number).and_then(|rank| free_numbers(read_holds).nth(rank))
 }
 
 /// Which of the live ones has this number, counted from 0.
-pub(super) fn rank_of(slots: &[Slot], number: u64) -> Option<usize> {
-    let live = numbered(slots).filter(|(_, slot)| matches!(slot, Slot::Live(_)));
+pub(super) fn rank_of(read_holds: &[ReadHold], number: u64) -> Option<usize> {
+    let live = numbered(read_holds).filter(|(_, read_hold)| matches!(read_hold, ReadHold::Live(_)));
     live.map(|(live, _)| live).position(|live| live == number)
 }
 
-fn numbered(slots: &[Slot]) -> impl Iterator<Item = (u64, &Slot)> {
-    (1..).zip(slots)
+fn numbered(read_holds: &[ReadHold]) -> impl Iterator<Item = (u64, &ReadHold)> {
+    (1..).zip(read_holds)
 }
 
-fn slot(slots: &[Slot], number: u64) -> Option<&Slot> {
-    usize::try_from(number - 1).ok().and_then(|index| slots.get(index))
+fn read_hold(read_holds: &[ReadHold], number: u64) -> Option<&ReadHold> {
+    usize::try_from(number - 1).ok().and_then(|index| read_holds.get(index))
 }
 
 /// The ends of the live ones, lowest number first.
-pub(super) fn live_ends(slots: &[Slot]) -> Ends {
-    slots
+pub(super) fn live_ends(read_holds: &[ReadHold]) -> Ends {
+    read_holds
         .iter()
-        .filter_map(|slot| match slot {
-            Slot::Live(end) => Some(*end),
+        .filter_map(|read_hold| match read_hold {
+            ReadHold::Live(end) => Some(*end),
             _ => None,
         })
         .collect()
@@ -120,7 +121,7 @@ pub(super) fn live_ends(slots: &[Slot]) -> Ends {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Slot::{Lapsed, Live};
+    use ReadHold::{Lapsed, Live};
     use Step::{Delete, Expire, Set};
 
     const A: End = End::At(10);
@@ -128,12 +129,12 @@ mod tests {
     const C: End = End::At(30);
 
     /// The steps as a plain list, for comparison.
-    fn steps(slots: &[Slot], ends: &[End]) -> Result<(Vec<Step>, u64), Error> {
-        renumber(slots, ends).map(|(steps, count)| (steps.into_vec(), count))
+    fn steps(read_holds: &[ReadHold], ends: &[End]) -> Result<(Vec<Step>, u64), Error> {
+        renumber(read_holds, ends).map(|(steps, count)| (steps.into_vec(), count))
     }
 
-    fn foreign() -> Slot {
-        Slot::Foreign(b"other".to_vec())
+    fn of_other_lock() -> ReadHold {
+        ReadHold::OfOtherLock(b"other".to_vec())
     }
 
     #[test]
@@ -150,9 +151,9 @@ mod tests {
 
     #[test]
     fn a_lapse_moves_the_higher_ones_down() {
-        let slots = [Lapsed, Live(B), Lapsed, Live(C)];
-        assert_eq!(steps(&slots, &[B, C]), Ok((vec![Set(1, B), Set(2, C), Delete(4)], 2)));
-        assert_eq!(steps(&slots, &[B, C, A]).unwrap().1, 3);
+        let read_holds = [Lapsed, Live(B), Lapsed, Live(C)];
+        assert_eq!(steps(&read_holds, &[B, C]), Ok((vec![Set(1, B), Set(2, C), Delete(4)], 2)));
+        assert_eq!(steps(&read_holds, &[B, C, A]).unwrap().1, 3);
         assert_eq!(steps(&[Lapsed], &[]), Ok((vec![], 0)));
     }
 
@@ -162,11 +163,14 @@ mod tests {
     }
 
     #[test]
-    fn a_foreign_key_is_stepped_over_and_bars_new_holds() {
-        let slots = [foreign(), Live(A)];
-        assert_eq!(steps(&slots, &[A]), Ok((vec![], 2)));
-        assert_eq!(steps(&slots, &[]), Ok((vec![Delete(2)], 0)));
-        assert_eq!(steps(&slots, &[A, B]), Err(Error::Clash(b"other".to_vec())));
-        assert_eq!(steps(&[foreign(), Lapsed, Live(A)], &[B]), Ok((vec![Set(2, B), Delete(3)], 2)));
+    fn a_key_of_another_lock_is_stepped_over_and_bars_new_holds() {
+        let read_holds = [of_other_lock(), Live(A)];
+        assert_eq!(steps(&read_holds, &[A]), Ok((vec![], 2)));
+        assert_eq!(steps(&read_holds, &[]), Ok((vec![Delete(2)], 0)));
+        assert_eq!(steps(&read_holds, &[A, B]), Err(Error::Clash(b"other".to_vec())));
+        assert_eq!(
+            steps(&[of_other_lock(), Lapsed, Live(A)], &[B]),
+            Ok((vec![Set(2, B), Delete(3)], 2))
+        );
     }
 }

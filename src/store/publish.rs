@@ -1,8 +1,8 @@
 //! Announcing what ended (`docs/announcements.md`).
 
 use super::names::Name;
-use super::seen::Seen;
-use super::{audience, is_cluster, text, Audience, Owner, Store, WORDS};
+use super::snapshot::Snapshot;
+use super::{is_cluster, listeners, text, Listeners, Owner, Store, WORDS};
 use crate::core::Announcement;
 use crate::ffi::{Ctx, Db, MainThread, Propagate, Str, Text};
 use std::cell::RefCell;
@@ -89,7 +89,7 @@ impl Store<'_> {
             return;
         }
         self.db.ctx().publish(&channel, message);
-        if !is_cluster() && audience() == Audience::Replicas {
+        if !is_cluster() && listeners() == Listeners::Replicas {
             if AWAKE.load(Ordering::Relaxed) {
                 let (db, message) = (self.db.number(), message.to_text());
                 LATER.borrow_mut().push(ForReplicas { db, channel, message });
@@ -145,18 +145,18 @@ fn hand_on(db: Db<'_>, channel: &Str, message: &Str) {
 /// hold has lapsed.
 pub(super) fn whose<'a>(
     ended: Announcement,
-    seen: &'a Seen,
+    snapshot: &'a Snapshot,
     owner: &'a Owner<'_>,
     last: Option<&'a [u8]>,
 ) -> &'a [u8] {
     let is_own = match ended {
-        Announcement::ReadFreed => !seen.lock.own.reads.is_empty(),
-        Announcement::WriteEnded => seen.lock.own.writes > 0,
+        Announcement::ReadFreed => !snapshot.lock.own.reads.is_empty(),
+        Announcement::WriteEnded => snapshot.lock.own.writes > 0,
     };
     if is_own {
         return owner.bytes();
     }
-    let own = (!seen.own.slots.is_empty()).then(|| owner.bytes());
-    let first = || seen.debris.first().map(|field| field.owner.as_slice());
+    let own = (!snapshot.own.read_holds.is_empty()).then(|| owner.bytes());
+    let first = || snapshot.stale_fields.first().map(|field| field.owner.as_slice());
     last.or(own).or_else(first).unwrap_or_default()
 }

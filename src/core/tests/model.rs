@@ -1,7 +1,7 @@
 //! The lock as its contract tells it, in the plainest words: a list of read
 //! holds, a writer, an end. It shares no code with the rules.
 
-use super::world::{Picture, Reply, Step};
+use super::world::{LockInfo, Reply, Step};
 use crate::core::{Millis, Mode, NotHeld};
 use std::collections::BTreeMap;
 
@@ -57,7 +57,7 @@ impl Model {
         }
     }
 
-    pub fn picture(&self) -> Picture {
+    pub fn picture(&self) -> LockInfo {
         let mut holds: BTreeMap<Owner, (Vec<Millis>, u64)> = BTreeMap::new();
         for (owner, end) in &self.reads {
             holds.entry(*owner).or_default().0.push(*end);
@@ -65,7 +65,7 @@ impl Model {
         if let Some((owner, count)) = self.writer {
             holds.entry(owner).or_default().1 = count;
         }
-        Picture { end: self.mode().map(|_| self.end), holds, reserved: self.reserved }
+        LockInfo { end: self.mode().map(|_| self.end), holds, reserved: self.reserved }
     }
 
     fn read(&mut self, owner: Owner, lease: Millis, once: bool) -> Reply {

@@ -59,7 +59,7 @@ pub enum Reply {
 
 /// All that can be told of a lock; ends as [`NEVER`] or a time.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Picture {
+pub struct LockInfo {
     /// None when nobody holds it.
     pub end: Option<Millis>,
     /// For each owner its read holds, lowest number first, and its write holds.
@@ -69,7 +69,7 @@ pub struct Picture {
 
 /// How much of the others the rule gets to see.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Survey {
+enum ReadScope {
     /// Nothing where the owner's own holds tell the mode.
     Mode,
     /// Whether there are any.
@@ -113,11 +113,11 @@ impl World {
             Step::GiveAny(owner) => self.release(owner, Which::Any),
             Step::GiveAll(owner) => self.release(owner, Which::All),
             Step::Renew { owner, lease } => {
-                let after = renew(&self.seen(owner, Survey::Mode), end(lease));
+                let after = renew(&self.seen(owner, ReadScope::Mode), end(lease));
                 self.put(owner, after)
             }
             Step::Upgrade { owner, lease } => {
-                let lock = self.seen(owner, Survey::Presence);
+                let lock = self.seen(owner, ReadScope::Presence);
                 match upgrade(
                     &lock,
                     Request { kind: Kind::Write, lease: end(lease), once: false, meant: None },
@@ -128,7 +128,7 @@ impl World {
                 }
             }
             Step::Downgrade { owner, lease } => {
-                let after = downgrade(&self.seen(owner, Survey::Ends), end(lease));
+                let after = downgrade(&self.seen(owner, ReadScope::Ends), end(lease));
                 self.put(owner, after)
             }
             Step::Persist => {
@@ -142,11 +142,11 @@ impl World {
         }
     }
 
-    pub fn picture(&self) -> Picture {
+    pub fn picture(&self) -> LockInfo {
         let holds = self.holds.iter().map(|(owner, holds)| {
             (*owner, (holds.reads.iter().copied().map(time).collect(), holds.writes))
         });
-        Picture {
+        LockInfo {
             end: (!self.holds.is_empty()).then(|| time(self.end)),
             holds: holds.collect(),
             reserved: self.reserved,
@@ -154,13 +154,13 @@ impl World {
     }
 
     fn acquire(&mut self, owner: Owner, request: Request) -> Reply {
-        let lock = self.seen(owner, Survey::Mode);
+        let lock = self.seen(owner, ReadScope::Mode);
         let verdict = acquire(&lock, request, self.reservation(owner)).unwrap();
         self.answer(owner, verdict)
     }
 
     fn release(&mut self, owner: Owner, which: Which) -> Reply {
-        match release(&self.seen(owner, Survey::Ends), which, None) {
+        match release(&self.seen(owner, ReadScope::Ends), which, None) {
             Ok(after) => {
                 let free = after.is_free();
                 self.put(owner, Ok(after));
@@ -209,14 +209,14 @@ impl World {
         }
     }
 
-    fn seen(&self, owner: Owner, survey: Survey) -> Lock {
+    fn seen(&self, owner: Owner, survey: ReadScope) -> Lock {
         if self.holds.is_empty() {
             return Lock::free();
         }
         let own = self.holds.get(&owner).cloned().unwrap_or_default();
         let written = self.holds.values().any(|holds| holds.writes > 0);
         let tells_mode = if written { own.writes > 0 } else { !own.reads.is_empty() };
-        let others = if survey == Survey::Mode && tells_mode {
+        let others = if survey == ReadScope::Mode && tells_mode {
             Others::None
         } else {
             self.others(owner, survey)
@@ -224,14 +224,16 @@ impl World {
         Lock { own, others, end: self.end }
     }
 
-    fn others(&self, owner: Owner, survey: Survey) -> Others {
+    fn others(&self, owner: Owner, survey: ReadScope) -> Others {
         let others = || self.holds.iter().filter(|(other, _)| **other != owner);
         if others().any(|(_, holds)| holds.writes > 0) {
             return Others::Writer;
         }
         match others().flat_map(|(_, holds)| &holds.reads).max() {
             None => Others::None,
-            Some(latest) => Others::Readers { latest: (survey == Survey::Ends).then_some(*latest) },
+            Some(latest) => {
+                Others::Readers { latest: (survey == ReadScope::Ends).then_some(*latest) }
+            }
         }
     }
 
@@ -243,7 +245,7 @@ impl World {
         }
         let reads = self.holds.values().flat_map(|holds| &holds.reads);
         assert!(reads.max() <= Some(&self.end), "the lock outlives its read holds");
-        let mode = self.holds.keys().next().map(|owner| self.seen(*owner, Survey::Ends).mode());
+        let mode = self.holds.keys().next().map(|owner| self.seen(*owner, ReadScope::Ends).mode());
         let writes = self.holds.values().any(|holds| holds.writes > 0);
         assert_eq!(
             mode,

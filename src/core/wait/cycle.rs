@@ -34,7 +34,7 @@ pub struct Circle {
 
 impl Circle {
     /// The owners, beginning with this one.
-    pub fn told_to(self, owner: &OwnerId) -> Vec<OwnerId> {
+    pub fn starting_with(self, owner: &OwnerId) -> Vec<OwnerId> {
         let mut owners = self.owners;
         if let Some(at) = owners.iter().position(|one| one == owner) {
             owners.rotate_left(at);
@@ -51,7 +51,7 @@ pub fn find_cycle(
     start: &OwnerId,
     mut blockers: impl FnMut(&OwnerId) -> Blockers,
 ) -> Option<Circle> {
-    let mut seen: HashSet<OwnerId> = HashSet::new();
+    let mut visited: HashSet<OwnerId> = HashSet::new();
     // A path, and beside each of its owners those that are still to be tried.
     let mut path = vec![(start.clone(), 0)];
     let mut open = vec![blockers(start).0];
@@ -67,7 +67,7 @@ pub fn find_cycle(
                 return Some(Circle { owners, youngest });
             }
             Some((owner, since)) => {
-                if seen.insert(owner.clone()) {
+                if visited.insert(owner.clone()) {
                     open.push(blockers(&owner).0);
                     path.push((owner, since));
                 }

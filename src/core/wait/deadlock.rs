@@ -11,7 +11,7 @@ pub fn circle_through<S: Holders>(locks: &S, owner: &OwnerId) -> Option<Circle> 
     let waits = locks.waits();
     // One owner alone waits for nobody who waits.
     let nobody = waits.owners().len() < 2 || waits.owner(owner).is_none();
-    if !waits.rules.deadlock_detection || waits.unsearched || nobody {
+    if !waits.rules.deadlock_detection || waits.needs_search || nobody {
         return None;
     }
     let mut search = Search { locks, start: owner, met: HashMap::new() };
@@ -24,7 +24,7 @@ pub fn circle_through<S: Holders>(locks: &S, owner: &OwnerId) -> Option<Circle> 
 pub fn suspects<S: Holders>(locks: &S) -> BTreeSet<OwnerId> {
     let waits = locks.waits();
     let holders = waits.locks().flat_map(|lock| locks.holding(lock).waiting);
-    waits.in_several_places().iter().cloned().chain(holders).collect()
+    waits.in_many_places().iter().cloned().chain(holders).collect()
 }
 
 /// The youngest waiter of a circle is told, and waits no more. False when it is not
@@ -35,7 +35,7 @@ pub fn break_circle<S: Locks>(locks: &mut S, circle: Circle) -> bool {
     };
     let places = waiter.places.clone();
     let id = circle.youngest;
-    let owners = circle.told_to(&waiter.owner);
+    let owners = circle.starting_with(&waiter.owner);
     locks.ended(id, waiter, Ended::Deadlock(owners));
     places.iter().for_each(|place| locks.queue_shortened(&place.lock));
     true
@@ -47,7 +47,7 @@ pub(super) fn break_circles<S: Locks>(locks: &mut S, holders: impl IntoIterator<
     for owner in holders {
         break_circles_through(locks, &owner);
     }
-    while let Some(owner) = locks.waits_mut().pop_lost_a_waiter() {
+    while let Some(owner) = locks.waits_mut().pop_to_search() {
         break_circles_through(locks, &owner);
     }
 }
@@ -84,7 +84,7 @@ impl<S: Holders> Search<'_, S> {
                 continue;
             };
             let lineup = self.met.entry(lock).or_insert_with(|| {
-                queue.line_up(self.locks.holding(lock), waits.in_several_places(), policy)
+                queue.line_up(self.locks.holding(lock), waits.in_many_places(), policy)
             });
             queue.add_blockers((id, *want), owner, self.start, lineup, policy, &mut blockers);
         }

@@ -68,7 +68,7 @@ fn check<L: Clone + Eq + std::hash::Hash, R>(
 /// and holds nothing there.
 fn circle_closed_by<S: Locks>(locks: &S, owner: &OwnerId, lock: &Lock) -> Option<Circle> {
     let waits = locks.waits();
-    if waits.queue_count() == 1 && waits.in_several_places().is_empty() && lock.own.is_empty() {
+    if waits.queue_count() == 1 && waits.in_many_places().is_empty() && lock.own.is_empty() {
         return None;
     }
     circle_through(locks, owner)

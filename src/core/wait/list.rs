@@ -47,16 +47,16 @@ pub struct WaitList<L, R> {
     pub rules: Rules,
     /// Whether circles among those that wait already are to be searched for. No circle is
     /// searched for until then: some may be served first, and wait no longer.
-    pub unsearched: bool,
+    pub needs_search: bool,
     queues: HashMap<L, Box<Queue>>,
     waiters: BTreeMap<WaiterId, Waiter<L, R>>,
     of_owner: HashMap<OwnerId, Arrivals<()>>,
     /// The owners that wait in several places: for several locks, or for several kinds
     /// of holds on one. Only through these can a place in a queue be part of a circle.
-    in_several_places: HashSet<OwnerId>,
+    in_many_places: HashSet<OwnerId>,
     /// The owners that lost one of several waiters since they were searched: the others
     /// may have stood in its place, and may wait for somebody else now.
-    lost_a_waiter: BTreeSet<OwnerId>,
+    to_search: BTreeSet<OwnerId>,
     last: WaiterId,
 }
 
@@ -64,12 +64,12 @@ impl<L, R> Default for WaitList<L, R> {
     fn default() -> WaitList<L, R> {
         WaitList {
             rules: Rules::default(),
-            unsearched: false,
+            needs_search: false,
             queues: HashMap::default(),
             waiters: BTreeMap::default(),
             of_owner: HashMap::default(),
-            in_several_places: HashSet::default(),
-            lost_a_waiter: BTreeSet::default(),
+            in_many_places: HashSet::default(),
+            to_search: BTreeSet::default(),
             last: 0,
         }
     }
@@ -149,8 +149,8 @@ impl<L: Clone + Eq + Hash, R> WaitList<L, R> {
     }
 
     /// The owners that wait in several places.
-    pub fn in_several_places(&self) -> &HashSet<OwnerId> {
-        &self.in_several_places
+    pub fn in_many_places(&self) -> &HashSet<OwnerId> {
+        &self.in_many_places
     }
 
     /// Whether those that wait hold a new request up. `lock`: as its owner sees it.
@@ -197,8 +197,8 @@ impl<L: Clone + Eq + Hash, R> WaitList<L, R> {
             Entry::Occupied(mut of_owner) => {
                 of_owner.get_mut().insert(id, ());
                 let owner = of_owner.key().clone();
-                if self.waits_in_several_places(&owner) {
-                    self.in_several_places.insert(owner);
+                if self.waits_in_many_places(&owner) {
+                    self.in_many_places.insert(owner);
                 }
             }
         }
@@ -222,35 +222,35 @@ impl<L: Clone + Eq + Hash, R> WaitList<L, R> {
             if of_owner.remove(id) == 0 {
                 self.of_owner.remove(owner);
                 give_room_back(&mut self.of_owner);
-                self.lost_a_waiter.remove(owner);
+                self.to_search.remove(owner);
             } else {
-                self.lost_a_waiter.insert(owner.clone());
+                self.to_search.insert(owner.clone());
             }
         }
-        if self.in_several_places.contains(owner) && !self.waits_in_several_places(owner) {
-            self.in_several_places.remove(owner);
+        if self.in_many_places.contains(owner) && !self.waits_in_many_places(owner) {
+            self.in_many_places.remove(owner);
         }
         Some(waiter)
     }
 
     /// An owner that lost one of several waiters, and is searched now.
-    pub(super) fn pop_lost_a_waiter(&mut self) -> Option<OwnerId> {
-        self.lost_a_waiter.pop_first()
+    pub(super) fn pop_to_search(&mut self) -> Option<OwnerId> {
+        self.to_search.pop_first()
     }
 
     /// The owners that lost one of several waiters since they were searched.
     #[cfg(test)]
-    pub fn lost_a_waiter(&self) -> &BTreeSet<OwnerId> {
-        &self.lost_a_waiter
+    pub fn to_search(&self) -> &BTreeSet<OwnerId> {
+        &self.to_search
     }
 
     /// Makes it these.
     #[cfg(test)]
-    pub fn set_lost_a_waiter(&mut self, owners: BTreeSet<OwnerId>) {
-        self.lost_a_waiter = owners;
+    pub fn set_to_search(&mut self, owners: BTreeSet<OwnerId>) {
+        self.to_search = owners;
     }
 
-    fn waits_in_several_places(&self, owner: &[u8]) -> bool {
+    fn waits_in_many_places(&self, owner: &[u8]) -> bool {
         let mut places = self.of_owner(owner).flat_map(|(_, waiter)| &waiter.places);
         let first = places.next();
         places.any(|place| Some(place) != first)

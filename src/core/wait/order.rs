@@ -38,7 +38,7 @@ impl Queue {
     pub fn line_up(
         &self,
         mut holding: Holding,
-        several: &HashSet<OwnerId>,
+        in_many_places: &HashSet<OwnerId>,
         policy: Policy,
     ) -> Lineup {
         let mut turns = Vec::new();
@@ -47,10 +47,10 @@ impl Queue {
                 turns.push((own_turn(id, want, policy), id, owner.clone()));
             }
         };
-        if several.len() < self.owners().len() {
-            several.iter().for_each(&mut stand);
+        if in_many_places.len() < self.owners().len() {
+            in_many_places.iter().for_each(&mut stand);
         } else {
-            self.owners().filter(|owner| several.contains(*owner)).for_each(&mut stand);
+            self.owners().filter(|owner| in_many_places.contains(*owner)).for_each(&mut stand);
         }
         turns.sort_unstable();
         holding.waiting.sort_unstable();

@@ -36,7 +36,7 @@ fn pack(world: &World) -> State {
             state.push(own.map_or(0, |own| (own.reads.len() as u8) << 4 | own.writes as u8));
         }
     }
-    state.push(world.waits.lost_a_waiter().iter().fold(0, |all, owner| all | 1 << owner[0]));
+    state.push(world.waits.to_search().iter().fold(0, |all, owner| all | 1 << owner[0]));
     for (_, waiter) in world.waiters() {
         state.push((waiter.client << 4 | waiter.place << 2) as u8 | waiter.want as u8);
     }
@@ -64,7 +64,7 @@ fn unpack(state: &[u8], policy: Policy, owners: &[u8]) -> World {
         world.waits.add(wait::Waiter::new(name(owner), place, want, request));
     }
     let lost = (0..4).filter(|owner| rest[0] & 1 << owner != 0);
-    world.waits.set_lost_a_waiter(lost.map(name).collect());
+    world.waits.set_to_search(lost.map(name).collect());
     world
 }
 

@@ -11,11 +11,11 @@ impl Engine {
         if !self.settings.events.names_owners() {
             return None;
         }
-        self.memory.get(store.lock())?.last().cloned()
+        self.memory.get(store.lock())?.last_owner().cloned()
     }
 
     /// Remembers it, after the lock has become what it is now to `owner`.
-    pub(super) fn remember_last(&mut self, store: &Store<'_>, owner: &[u8], lock: &Lock) {
+    pub(super) fn remember_last_owner(&mut self, store: &Store<'_>, owner: &[u8], lock: &Lock) {
         if !self.settings.events.names_owners() {
             return;
         }
@@ -24,25 +24,25 @@ impl Engine {
         };
         let is_last = match lock.mode() {
             None => {
-                known.set_last(None);
+                known.set_last_owner(None);
                 return;
             }
             Some(Mode::Write) => lock.own.writes > 0,
             Some(Mode::Read) => lock.own.reads.iter().max() >= Some(&lock.end),
         };
         if is_last {
-            if known.last().map(OwnerId::as_ref) != Some(owner) {
-                known.set_last(Some(owner.into()));
+            if known.last_owner().map(OwnerId::as_ref) != Some(owner) {
+                known.set_last_owner(Some(owner.into()));
             }
-        } else if owner.is_empty() || known.last().is_none_or(|last| **last == *owner) {
+        } else if owner.is_empty() || known.last_owner().is_none_or(|last| **last == *owner) {
             // Nobody knows, or it was this owner, and is somebody else now.
-            let readers = known.readers.as_ref().and_then(|readers| readers.last());
-            known.set_last(readers.cloned().or_else(|| find_last(store, lock)));
+            let readers = known.readers.as_ref().and_then(|readers| readers.last_owner());
+            known.set_last_owner(readers.cloned().or_else(|| find_last_owner(store, lock)));
         }
     }
 }
 
-fn find_last(store: &Store<'_>, lock: &Lock) -> Option<OwnerId> {
+fn find_last_owner(store: &Store<'_>, lock: &Lock) -> Option<OwnerId> {
     if lock.mode() == Some(Mode::Write) {
         return store.writer().ok()?.map(OwnerId::from);
     }

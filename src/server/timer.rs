@@ -26,23 +26,23 @@ impl OnAlarm for Wakes {
 /// The event loop is about to sleep: does what is due, or hands on what was
 /// announced. Not both: together they would make a transaction.
 pub(super) fn before_sleep(ctx: Ctx<'_>) {
-    let rings = SERVER.borrow_mut().as_mut().is_some_and(|server| {
-        let rings = std::mem::take(&mut server.due);
-        if rings {
+    let is_due = SERVER.borrow_mut().as_mut().is_some_and(|server| {
+        let is_due = std::mem::take(&mut server.due);
+        if is_due {
             // It will sleep no moment. What was announced is handed on when it awakes;
             // and the events of the loop are ended then, which cannot be done in one of
             // them.
             server.alarm.set(0);
         }
-        rings
+        is_due
     });
-    if !rings {
+    if !is_due {
         store::loop_is_done(ctx);
         return;
     }
     // Never busy: this is between commands. After a stop there is nothing to do.
     let _ = run(ctx, |engine| {
-        engine.ring(ctx);
+        engine.run_due(ctx);
         Ok(())
     });
 }
@@ -59,7 +59,7 @@ pub(super) fn after_sleep(ctx: Ctx<'_>) {
 impl Server {
     /// The alarm woke the event loop. Nothing can be written here.
     fn wake(&mut self, ctx: Ctx<'_>) {
-        self.engine.look_at_clocks(ctx);
+        self.engine.read_clocks(ctx);
         self.armed = None;
         let next = self.engine.next_due().map(|at| self.engine.sleeps(ctx, at));
         self.due |= next.is_some_and(|(ms, _)| ms == 0);
@@ -80,7 +80,7 @@ impl Server {
     /// The server does its regular work. A clock that was set is noticed in passing:
     /// forward, it has ended leases that somebody may wait for.
     pub(super) fn tick(&mut self, ctx: Ctx<'_>) {
-        if self.engine.look_at_clocks(ctx) && !self.due {
+        if self.engine.read_clocks(ctx) && !self.due {
             self.armed = None;
             self.arm(ctx);
         }
@@ -113,7 +113,7 @@ impl Server {
     }
 
     /// Has the inbox read as soon as may be.
-    pub(super) fn hurry(&mut self) {
+    pub(super) fn wake_soon(&mut self) {
         if !self.due {
             self.due = true;
             self.alarm.set(0);

@@ -8,7 +8,7 @@ use super::tracked::{Delivery, Grant, Hold, Ids, Session, Tracked, TrackedId};
 use super::Engine;
 use crate::core::{self, Kind, Lock, Millis};
 use crate::ffi::Text;
-use crate::store::{hold_of_key, locks_of_key, LockRef, Owner, Seen, Store, Survey};
+use crate::store::{hold_of_key, locks_of_key, LockRef, Owner, ReadScope, Snapshot, Store};
 use smallvec::SmallVec;
 
 /// What an owner gives back by a commit, beside what has lapsed.
@@ -45,7 +45,7 @@ impl Engine {
     pub(super) fn name_grant(
         &mut self,
         store: &Store<'_>,
-        seen: &Seen,
+        snapshot: &Snapshot,
         owner: &Owner<'_>,
         after: &Lock,
         terms: Terms,
@@ -54,12 +54,12 @@ impl Engine {
         let reads = after.own.reads.len();
         let (hold, is_new) = match terms.want {
             core::Want::Read => {
-                let is_new = reads > seen.lock.own.reads.len();
+                let is_new = reads > snapshot.lock.own.reads.len();
                 let rank = meant.filter(|_| !is_new).unwrap_or(reads.saturating_sub(1));
-                (Hold::Read(seen.numbers(reads).nth(rank).unwrap_or(0)), is_new)
+                (Hold::Read(snapshot.numbers(reads).nth(rank).unwrap_or(0)), is_new)
             }
             core::Want::Write | core::Want::Upgrade => {
-                (Hold::Write, after.own.writes > seen.lock.own.writes)
+                (Hold::Write, after.own.writes > snapshot.lock.own.writes)
             }
         };
         let mut grant = Grant { hold, is_new, token: None, tracked: None };
@@ -71,7 +71,7 @@ impl Engine {
             let session = Session { client, lease: terms.lease, due };
             let id = match is_new {
                 true => None,
-                false => self.to_be_bound(store, seen, owner, hold, client),
+                false => self.to_be_bound(store, snapshot, owner, hold, client),
             };
             let id = id.unwrap_or_else(|| {
                 self.tracked.add(LockId::from(store.lock()), owner.bytes().into(), hold)
@@ -86,12 +86,12 @@ impl Engine {
     pub(super) fn rely_on_highest(
         &mut self,
         store: &Store<'_>,
-        seen: &Seen,
+        snapshot: &Snapshot,
         owner: &Owner<'_>,
         after: &Lock,
     ) {
         if self.tracked.has(store.lock()) {
-            if let Some(number) = seen.numbers(after.own.reads.len()).last() {
+            if let Some(number) = snapshot.numbers(after.own.reads.len()).last() {
                 self.rely_on(store.lock(), owner.bytes(), Hold::Read(number));
             }
         }
@@ -103,21 +103,21 @@ impl Engine {
         let holds = self.tracked.holds_of(lock, owner).filter(|(_, other)| other.hold == hold);
         let answers: SmallVec<[_; 2]> = holds.map(|(id, tracked)| (id, tracked.delivery)).collect();
         for (id, answer) in answers {
-            if answer == Delivery::UnderWay {
+            if answer == Delivery::InFlight {
                 self.tracked.set_delivery(id, Delivery::ReliedOn);
             }
             self.tracked.set_lost(id, false);
         }
     }
 
-    /// What became of the tracked holds of a lock that was `seen` as `owner` sees
+    /// What became of the tracked holds of a lock that was `snapshot` as `owner` sees
     /// it and is `after` now: holds that have ended end here, others follow their
     /// numbers.
     pub(super) fn follow(
         &mut self,
         store: &Store<'_>,
         owner: &[u8],
-        seen: &Seen,
+        snapshot: &Snapshot,
         after: &Lock,
         returned: Returned,
     ) {
@@ -125,34 +125,34 @@ impl Engine {
         if !self.tracked.has(lock) {
             return;
         }
-        if seen.lock.is_free() || after.is_free() {
+        if snapshot.lock.is_free() || after.is_free() {
             return self.untrack_lock(lock);
         }
         // Write holds of somebody who does not write any more.
         let others_may_write =
-            seen.lock.mode() == Some(core::Mode::Write) && seen.lock.own.writes == 0;
+            snapshot.lock.mode() == Some(core::Mode::Write) && snapshot.lock.own.writes == 0;
         if let Some(writer) = self.tracked.writer(lock).filter(|writer| ***writer != *owner) {
             if !others_may_write {
                 let writer = writer.clone();
                 self.limit_writes(lock, &writer, 0);
             }
         }
-        for (other, number_after) in seen.mended() {
+        for (other, number_after) in snapshot.repaired_readers() {
             self.follow_reads(lock, other, number_after);
         }
         self.follow_reads(lock, owner, |number| {
-            let rank = seen.rank_of(number).and_then(|rank| returned.rank_after(rank))?;
-            seen.numbers(after.own.reads.len()).nth(rank)
+            let rank = snapshot.rank_of(number).and_then(|rank| returned.rank_after(rank))?;
+            snapshot.numbers(after.own.reads.len()).nth(rank)
         });
         match returned {
             Returned::Write(Some(id)) => self.untrack(id),
-            Returned::Downgraded(Some(id)) if seen.lock.own.reads.is_empty() => {
-                let number = seen.numbers(1).next().unwrap_or(0);
+            Returned::Downgraded(Some(id)) if snapshot.lock.own.reads.is_empty() => {
+                let number = snapshot.numbers(1).next().unwrap_or(0);
                 self.tracked.rename(id, Hold::Read(number));
             }
             _ => {}
         }
-        self.limit_writes(lock, owner, seen.lock.own.writes.min(after.own.writes));
+        self.limit_writes(lock, owner, snapshot.lock.own.writes.min(after.own.writes));
     }
 
     fn follow_reads(
@@ -194,9 +194,10 @@ impl Engine {
         }
         for owner in self.tracked.take_doubtful(store.lock()) {
             let name = Text::new(&owner);
-            let seen = Owner::new(&name).and_then(|owner| store.look(&owner, Survey::Mode));
-            if let Ok(seen) = seen {
-                self.follow(store, &owner, &seen, &seen.lock, Returned::Nothing);
+            let snapshot =
+                Owner::new(&name).and_then(|owner| store.snapshot(&owner, ReadScope::Mode));
+            if let Ok(snapshot) = snapshot {
+                self.follow(store, &owner, &snapshot, &snapshot.lock, Returned::Nothing);
             }
         }
     }

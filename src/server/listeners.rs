@@ -12,24 +12,24 @@
 //! of a backlog's end.
 
 use crate::ffi::Ctx;
-use crate::store::{self, Audience};
+use crate::store::{self, Listeners};
 
 /// Asks anew.
-pub(super) fn look(ctx: Ctx<'_>) {
+pub(super) fn detect(ctx: Ctx<'_>) {
     // If in doubt there are some.
     let none = |field| ctx.info_number(c"replication", field) == Some(0);
     let replicas = !none(c"connected_slaves");
     let unseen = ctx.has_aof() || ctx.is_cluster() || !none(c"repl_backlog_active");
-    store::write_for(match (replicas, unseen) {
-        (true, _) => Audience::Replicas,
-        (false, true) => Audience::Files,
-        (false, false) => Audience::Nobody,
+    store::set_listeners(match (replicas, unseen) {
+        (true, _) => Listeners::Replicas,
+        (false, true) => Listeners::Files,
+        (false, false) => Listeners::Nobody,
     });
 }
 
 /// Asks whether a backlog is still there: that is all that can end unnoticed.
-pub(super) fn look_again(ctx: Ctx<'_>) {
-    if store::audience() == Audience::Files && !ctx.has_aof() && !ctx.is_cluster() {
-        look(ctx);
+pub(super) fn check_backlog(ctx: Ctx<'_>) {
+    if store::listeners() == Listeners::Files && !ctx.has_aof() && !ctx.is_cluster() {
+        detect(ctx);
     }
 }

@@ -9,23 +9,23 @@ use crate::core::Millis;
 /// Into how many parts a doubling is cut.
 const PARTS: usize = 16;
 
-/// How many doublings are told apart: up to 2^36 ms, some two years.
+/// How many doublings are given apart: up to 2^36 ms, some two years.
 const DOUBLINGS: usize = 32;
 
 /// All times that were added.
-pub struct Waits {
+pub struct Histogram {
     counts: [u64; PARTS * (1 + DOUBLINGS)],
     total: u64,
     longest: u64,
 }
 
-impl Default for Waits {
-    fn default() -> Waits {
-        Waits { counts: [0; PARTS * (1 + DOUBLINGS)], total: 0, longest: 0 }
+impl Default for Histogram {
+    fn default() -> Histogram {
+        Histogram { counts: [0; PARTS * (1 + DOUBLINGS)], total: 0, longest: 0 }
     }
 }
 
-impl Waits {
+impl Histogram {
     /// Adds a time. One that a clock set back has made negative is none.
     pub fn add(&mut self, ms: Millis) {
         let ms = u64::try_from(ms).unwrap_or(0);
@@ -38,10 +38,10 @@ impl Waits {
     /// The time that so many of 100 did not exceed; 0 when there are none.
     pub fn percentile(&self, percent: u64) -> u64 {
         let rank = self.total.saturating_mul(percent).div_ceil(100).max(1);
-        let mut seen = 0;
+        let mut counted = 0;
         for (place, count) in self.counts.iter().enumerate() {
-            seen += count;
-            if seen >= rank {
+            counted += count;
+            if counted >= rank {
                 return middle(place).min(self.longest);
             }
         }
@@ -77,8 +77,8 @@ fn middle(place: usize) -> u64 {
 mod tests {
     use super::*;
 
-    fn waits(times: impl IntoIterator<Item = u64>) -> Waits {
-        let mut waits = Waits::default();
+    fn waits(times: impl IntoIterator<Item = u64>) -> Histogram {
+        let mut waits = Histogram::default();
         times.into_iter().for_each(|ms| waits.add(ms as Millis));
         waits
     }
@@ -93,9 +93,9 @@ mod tests {
             }
         }
         for ms in all {
-            let told = middle(place(ms));
-            let off = told.abs_diff(ms) as f64;
-            assert!(off <= ms as f64 * 0.032, "{ms} is told as {told}");
+            let given = middle(place(ms));
+            let off = given.abs_diff(ms) as f64;
+            assert!(off <= ms as f64 * 0.032, "{ms} is given as {given}");
         }
     }
 
@@ -116,9 +116,9 @@ mod tests {
             for percent in 1..=100 {
                 let rank = (times.len() * percent).div_ceil(100).max(1);
                 let exact = times[rank - 1];
-                let told = waits.percentile(percent as u64);
-                let off = told.abs_diff(exact) as f64;
-                assert!(off <= exact as f64 * 0.032, "{percent}: {told}, not {exact}");
+                let given = waits.percentile(percent as u64);
+                let off = given.abs_diff(exact) as f64;
+                assert!(off <= exact as f64 * 0.032, "{percent}: {given}, not {exact}");
             }
             assert_eq!(waits.longest(), times[times.len() - 1]);
         }
@@ -126,13 +126,13 @@ mod tests {
 
     #[test]
     fn nothing_is_told_of_nothing() {
-        let waits = Waits::default();
+        let waits = Histogram::default();
         assert_eq!((waits.percentile(50), waits.percentile(99), waits.longest()), (0, 0, 0));
     }
 
     #[test]
     fn no_time_is_too_long_or_too_short() {
-        let mut waits = Waits::default();
+        let mut waits = Histogram::default();
         waits.add(Millis::MAX);
         assert_eq!(waits.longest(), Millis::MAX as u64);
         assert!(waits.percentile(50) >= 31 << 31);

@@ -4,16 +4,16 @@
 //! A request is counted by its answer: at once, or, when it waited, when the
 //! server has taken the answer for its connection. So a grant that is taken
 //! back because nobody was there to hear of it is counted nowhere, and clients
-//! come to the same figures.
+//! come to the same statistics.
 
 use super::clock::Steady;
 use super::deliveries::{Answer, InFlight};
-use super::waits::Waits;
+use super::histogram::Histogram;
 use super::{Acquired, Engine, Error};
 
 /// What has happened so far.
 #[derive(Default)]
-pub struct Figures {
+pub struct Statistics {
     /// Requests that were granted.
     pub acquired: u64,
     /// Requests that were refused at once.
@@ -23,7 +23,7 @@ pub struct Figures {
     /// Those of them that were granted.
     pub granted_after_waiting: u64,
     /// How long these had waited.
-    pub waits: Waits,
+    pub wait_times: Histogram,
     /// Those whose time was up.
     pub timeouts: u64,
     /// Holds that were given back.
@@ -40,25 +40,25 @@ pub struct Figures {
 
 /// What a waiter was told, as far as that is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Told {
-    Held,
+pub(super) enum AnswerKind {
+    Granted,
     TimedOut,
     Deadlock,
-    Other,
+    Failed,
 }
 
-impl Told {
-    pub fn of(answer: &Answer) -> Told {
+impl AnswerKind {
+    pub fn of(answer: &Answer) -> AnswerKind {
         match answer {
-            Answer::Held(_) => Told::Held,
-            Answer::TimedOut(_) => Told::TimedOut,
-            Answer::Failed(error) if is_deadlock(error) => Told::Deadlock,
-            Answer::Failed(_) => Told::Other,
+            Answer::Held(_) => AnswerKind::Granted,
+            Answer::TimedOut(_) => AnswerKind::TimedOut,
+            Answer::Failed(error) if is_deadlock(error) => AnswerKind::Deadlock,
+            Answer::Failed(_) => AnswerKind::Failed,
         }
     }
 }
 
-impl Figures {
+impl Statistics {
     /// A request was answered at once.
     pub fn answered(&mut self, answer: &Result<Acquired, Error>) {
         match answer {
@@ -72,15 +72,15 @@ impl Figures {
 
     /// A waiter has its answer.
     pub(super) fn delivered(&mut self, in_flight: &InFlight, now: Steady) {
-        match in_flight.told {
-            Told::Held => {
+        match in_flight.kind {
+            AnswerKind::Granted => {
                 self.acquired += 1;
                 self.granted_after_waiting += 1;
-                self.waits.add(now.since(in_flight.waiter.request.since));
+                self.wait_times.add(now.since(in_flight.waiter.request.since));
             }
-            Told::TimedOut => self.timeouts += 1,
-            Told::Deadlock => self.deadlocks += 1,
-            Told::Other => {}
+            AnswerKind::TimedOut => self.timeouts += 1,
+            AnswerKind::Deadlock => self.deadlocks += 1,
+            AnswerKind::Failed => {}
         }
     }
 

@@ -17,7 +17,7 @@ impl Engine {
         after: &Lock,
         holds: impl FnOnce(u64) -> u64,
         earliest: End,
-        how: Due,
+        how: Reschedule,
     ) {
         let lock = store.lock();
         let mode = after.mode();
@@ -45,69 +45,69 @@ impl Engine {
             (Some(_), End::At(at)) => Some(self.clock.when(at)),
             _ => None,
         };
-        if how == Due::NotLater {
+        if how == Reschedule::NotLater {
             // A free lock has times too: the end of a reservation, the next try.
             due = sooner(due, known.due());
         }
-        set_due(&mut self.timers, place, known, due);
+        set_timer(&mut self.timers, place, known, due);
         if self.has_queue(store) {
-            self.look_within(store, intervals::of_queue(self.waits.queue_count(), store, mode));
+            self.schedule_within(store, intervals::of_queue(self.waits.queue_count(), store, mode));
         }
     }
 
     /// Forgets the lock that is remembered there.
     pub(super) fn forget_at(&mut self, place: Place) {
         self.memory.remove(place);
-        self.timers.silence(place);
+        self.timers.cancel(place);
     }
 
     /// Has a lock looked at soon, for the server takes no writes now.
     pub(super) fn try_again(&mut self, store: &Store<'_>) {
-        self.look_within(store, intervals::of_refused_grant(self.waits.queue_count()));
+        self.schedule_within(store, intervals::of_refused_grant(self.waits.queue_count()));
     }
 
     /// Has a lock looked at in so many ms at the latest.
-    pub(super) fn look_within(&mut self, store: &Store<'_>, ms: Millis) {
+    pub(super) fn schedule_within(&mut self, store: &Store<'_>, ms: Millis) {
         let known = self.memory.get(store.lock());
         // Most often there is an earlier one, and no need to look at the clocks.
         let at = self.clock.when(store.now()).after(ms);
         if known.and_then(Known::due).is_none_or(|due| due > at) {
             let at = self.within(store.ctx(), ms);
-            self.look_at(store.lock(), at);
+            self.schedule(store.lock(), at);
         }
     }
 
     /// Has a lock looked at when another of its times comes.
-    pub(super) fn look_by(&mut self, store: &Store<'_>, end: End) {
+    pub(super) fn schedule_at_end(&mut self, store: &Store<'_>, end: End) {
         if let End::At(at) = end {
-            self.look_at(store.lock(), self.clock.when(at));
+            self.schedule(store.lock(), self.clock.when(at));
         }
     }
 
     /// Has a lock looked at then, or before.
-    pub(super) fn look_at(&mut self, lock: LockRef<'_>, at: Moment) {
+    pub(super) fn schedule(&mut self, lock: LockRef<'_>, at: Moment) {
         let (place, known) = self.memory.entry(lock);
         let due = sooner(known.due(), Some(at));
-        set_due(&mut self.timers, place, known, due);
+        set_timer(&mut self.timers, place, known, due);
     }
 
     /// Has a lock's queue served as soon as may be.
-    pub(super) fn serve_now(&mut self, lock: LockRef<'_>) {
-        self.look_at(lock, Moment::PAST);
+    pub(super) fn schedule_now(&mut self, lock: LockRef<'_>) {
+        self.schedule(lock, Moment::PAST);
     }
 
     /// Has a lock that somebody else has changed looked at as soon as may be.
-    pub(super) fn look_now(&mut self, lock: LockRef<'_>) {
+    pub(super) fn schedule_changed(&mut self, lock: LockRef<'_>) {
         self.tracked.doubt(lock);
         let (place, known) = self.memory.entry(lock);
         known.readers = None;
-        set_due(&mut self.timers, place, known, Some(Moment::PAST));
+        set_timer(&mut self.timers, place, known, Some(Moment::PAST));
     }
 }
 
 /// How a look bears on the alarm of a lock.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Due {
+pub(super) enum Reschedule {
     /// All its holds were looked at, and its queue is served next, which sets
     /// the times that the queue waits for. The only look that may set the alarm
     /// later than it was.
@@ -123,13 +123,13 @@ fn sooner(one: Option<Moment>, other: Option<Moment>) -> Option<Moment> {
     }
 }
 
-pub(super) fn set_due(timers: &mut Timers, place: Place, known: &mut Known, due: Option<Moment>) {
+pub(super) fn set_timer(timers: &mut Timers, place: Place, known: &mut Known, due: Option<Moment>) {
     if known.due() == due {
         return;
     }
     match due {
         Some(due) => timers.add(due, Timer::Lock(place)),
-        None => timers.silence(place),
+        None => timers.cancel(place),
     }
     known.set_due(due);
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 /// Who hears of changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Audience {
+pub enum Listeners {
     /// Nobody.
     Nobody,
     /// The AOF, or the backlog from which a replica that was there may go on.
@@ -17,19 +17,19 @@ pub enum Audience {
     Replicas,
 }
 
-static AUDIENCE: AtomicU8 = AtomicU8::new(Audience::Replicas as u8);
+static LISTENERS: AtomicU8 = AtomicU8::new(Listeners::Replicas as u8);
 
 /// Says for whom changes are written down.
-pub fn write_for(audience: Audience) {
-    AUDIENCE.store(audience as u8, Ordering::Relaxed);
+pub fn set_listeners(listeners: Listeners) {
+    LISTENERS.store(listeners as u8, Ordering::Relaxed);
 }
 
 /// For whom they are.
-pub fn audience() -> Audience {
-    match AUDIENCE.load(Ordering::Relaxed) {
-        0 => Audience::Nobody,
-        1 => Audience::Files,
-        _ => Audience::Replicas,
+pub fn listeners() -> Listeners {
+    match LISTENERS.load(Ordering::Relaxed) {
+        0 => Listeners::Nobody,
+        1 => Listeners::Files,
+        _ => Listeners::Replicas,
     }
 }
 
@@ -81,7 +81,7 @@ impl Store<'_> {
         if let Some(key) = args.first() {
             self.note_plain(change, key);
         }
-        if self.is_heard() {
+        if self.has_listeners() {
             self.db.replicate(change.command(), Propagate::Everywhere, args);
         }
     }
@@ -91,7 +91,7 @@ impl Store<'_> {
         for key in keys {
             self.note_plain(Plain::Del, key);
         }
-        if !keys.is_empty() && self.is_heard() {
+        if !keys.is_empty() && self.has_listeners() {
             self.db.replicate(Plain::Del.command(), Propagate::Everywhere, keys);
         }
     }
@@ -99,7 +99,7 @@ impl Store<'_> {
     /// The same of a new time of expiry, a unix time in ms.
     pub(super) fn propagate_expiry(&self, key: &Str, at: i64) {
         self.note_plain(Plain::PExpireAt, key);
-        if self.is_heard() {
+        if self.has_listeners() {
             let args = [key, &Text::number(at)];
             self.db.replicate(Plain::PExpireAt.command(), Propagate::Everywhere, &args);
         }
@@ -108,7 +108,7 @@ impl Store<'_> {
     /// The same of a string that was set until then, a unix time in ms.
     pub(super) fn propagate_set_until(&self, key: &Str, value: &Str, at: i64) {
         self.note_plain(Plain::SetUntil, key);
-        if self.is_heard() {
+        if self.has_listeners() {
             let args = [key, value, &WORDS.pxat, &Text::number(at)];
             self.db.replicate(Plain::SetUntil.command(), Propagate::Everywhere, &args);
         }
@@ -116,8 +116,8 @@ impl Store<'_> {
 
     /// Whether anybody hears of a change. If not, the server still counts one
     /// for the command, for the next RDB file.
-    pub(super) fn is_heard(&self) -> bool {
-        if audience() != Audience::Nobody {
+    pub(super) fn has_listeners(&self) -> bool {
+        if listeners() != Listeners::Nobody {
             return true;
         }
         if !self.counted.get() {
