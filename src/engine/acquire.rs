@@ -1,59 +1,15 @@
 //! Taking holds and changing their kind.
 
-use super::tracked::Grant;
+use super::request::{AcquireRequest, Acquired, Terms};
+use super::state::Grant;
 use super::tracking::Returned;
 use super::transaction::LockTxn;
 use super::{end_of, Engine, Error};
 use crate::core::{
-    self, End, Lock, Millis, Refusal, RequestError, Reservation, Token, Verdict, WaiterId, Want,
+    self, End, Lock, Millis, Refusal, RequestError, Reservation, Verdict, WaiterId, Want,
 };
 use crate::ffi::{Ctx, Str};
 use crate::store::{Owner, ReadScope, Reserved, Store, What};
-
-/// A request for a hold.
-pub struct AcquireRequest<'a> {
-    /// The lock.
-    pub key: &'a Str,
-    /// Who asks.
-    pub owner: &'a Str,
-    /// What for.
-    pub want: Want,
-    /// How long the hold lives, in ms.
-    pub lease: Millis,
-    /// No second hold of this kind.
-    pub once: bool,
-    /// Bind the hold to the connection.
-    pub session: bool,
-    /// Hand out a fencing token.
-    pub fence: bool,
-    /// When refused, leave a reservation that stands for so many ms.
-    pub reserve: Option<Millis>,
-    /// When refused, wait for so many ms; 0: without end.
-    pub block: Option<Millis>,
-}
-
-/// The answer to a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Acquired {
-    /// The owner has the hold, and the fencing token that it asked for.
-    Held(Option<Token>),
-    /// Not now: the ms until what stands in the way ends at the latest; None
-    /// when it never ends by itself.
-    Refused(Option<Millis>),
-    /// The client is blocked, and its answer will come.
-    Waiting,
-}
-
-/// A request as it is tried, at once or when its turn comes.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Terms {
-    pub want: Want,
-    pub lease: Millis,
-    pub once: bool,
-    pub fence: bool,
-    /// The client that the hold is to be bound to.
-    pub session: Option<u64>,
-}
 
 /// What came of a try.
 pub(super) enum Outcome {

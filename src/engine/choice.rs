@@ -1,8 +1,8 @@
 //! Which of an owner's holds a command means: UNLOCK, DOWNGRADE, and ONCE with
 //! SESSION, go by the connection that asks.
 
-use super::acquire::Terms;
-use super::tracked::{Hold, Tracked, TrackedId};
+use super::request::Terms;
+use super::state::{Hold, Tracked, TrackedId};
 use super::tracking::Returned;
 use super::Engine;
 use crate::core::{self, Kind, Which};

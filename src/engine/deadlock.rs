@@ -1,10 +1,8 @@
 //! Circles of owners that wait for each other: who holds the locks, for the search in
 //! `core/wait`.
 
-use super::deliveries::Answer;
-use super::memory::LockId;
 use super::pass::Pass;
-use super::wait::WaitRequest;
+use super::state::{Answer, LockId, WaitRequest};
 use super::{Engine, Error};
 use crate::core::wait::{circle_through, suspects, Holders, Holding, WaitList};
 use crate::core::{Mode, OwnerId};

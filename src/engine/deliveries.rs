@@ -1,48 +1,15 @@
 //! Answers to those that waited: on their way, delivered, or lost.
 
-use super::clock::Steady;
-use super::statistics::AnswerKind;
-use super::tracked::{Delivery, Grant, Tracked, TrackedId};
-use super::wait::Waiter;
-use super::{Engine, Error};
-use crate::core::{Millis, WaiterId};
+use super::state::{Answer, Delivery, Grant, InFlight, Steady, Tracked, TrackedId, Waiter};
+use super::Engine;
+use crate::core::WaiterId;
 use crate::ffi::{Ctx, Version};
-use hashbrown::HashMap;
-
-/// What a waiter is told.
-#[derive(Clone, Debug)]
-pub enum Answer {
-    /// It has the hold.
-    Held(Grant),
-    /// Its time is up; what stands in the way ends in so many ms at the latest.
-    TimedOut(Option<Millis>),
-    /// It failed.
-    Failed(Error),
-}
-
-/// A waiter whose answer is on its way.
-pub(super) struct InFlight {
-    pub waiter: Waiter,
-    /// What it was granted.
-    pub grant: Option<Grant>,
-    /// What the answer counts as.
-    pub kind: AnswerKind,
-}
-
-/// The answers that were made and not yet delivered.
-#[derive(Default)]
-pub(super) struct Deliveries {
-    /// Those that wait to be sent.
-    unsent: Vec<(WaiterId, Answer)>,
-    /// All of them, until the server says what became of each.
-    in_flight: HashMap<WaiterId, InFlight>,
-}
 
 impl Engine {
     /// Tells a waiter how its wait ended. It has left the list already.
     pub(super) fn answer(&mut self, id: WaiterId, waiter: Waiter, mut answer: Answer) {
         self.cancel(id, &waiter);
-        let kind = AnswerKind::of(&answer);
+        let kind = answer.kind();
         let mut granted = None;
         if let Answer::Held(grant) = &mut answer {
             self.track_answer(grant, &waiter);
@@ -66,7 +33,8 @@ impl Engine {
     pub fn answered(&mut self, ctx: Ctx<'_>, id: WaiterId, delivered: bool) {
         if let Some(in_flight) = self.deliveries.in_flight.remove(&id) {
             if delivered {
-                self.statistics.delivered(&in_flight, Steady::now(ctx));
+                let waited = Steady::now(ctx).since(in_flight.waiter.request.since);
+                self.statistics.delivered(in_flight.kind, waited);
                 self.confirm(in_flight.grant);
             } else {
                 // An old server leaves a client without any reply that CLIENT

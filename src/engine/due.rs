@@ -1,10 +1,8 @@
 //! What is due: by the clock, or since something was noted.
 
-use super::clock::Moment;
-use super::deliveries::Answer;
 use super::intervals;
 use super::pass::Pass;
-use super::timers::{NextTimer, Timer};
+use super::state::{Answer, Moment, NextTimer, Timer};
 use super::{Engine, Error};
 use crate::ffi::{Access, Ctx, Text};
 use crate::store::{LockRef, Store};

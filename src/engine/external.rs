@@ -1,11 +1,8 @@
 //! What others do to locks: it is noted, and what is due by it is done later.
 
-use super::memory::LockId;
-use super::returns::Returns;
 use super::schedule::set_timer;
-use super::sweep::Sweep;
-use super::unserved::Unserved;
-use super::{Engine, Settings};
+use super::state::{LockId, Returns, Settings, Sweep, Unserved};
+use super::Engine;
 use crate::core::Mode;
 use crate::store::{locks_of_key, LockRef};
 
@@ -91,10 +88,10 @@ impl Engine {
         }
     }
 
-    /// The engine is about to be used. Work that a panic has ended holds nobody up.
+    /// The engine is about to be used. Work that a panic has ended delays nobody.
     pub fn begin_work(&mut self) {
         self.tracked.begin_work();
-        self.returns.reset();
+        self.serve_delayed();
     }
 
     /// Whether a connection has holds bound to it.

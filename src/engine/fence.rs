@@ -1,7 +1,7 @@
 //! Fencing tokens: a number with a write hold, which the holder sends along with each
 //! write, so that the storage can reject a writer that lost the lock.
 
-use super::memory::Known;
+use super::state::Known;
 use super::{Engine, Error};
 use crate::core::{self, End, LastToken, Token};
 use crate::store::{Owner, Snapshot, Store};

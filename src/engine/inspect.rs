@@ -1,8 +1,6 @@
 //! Looking without touching.
 
-use super::clock::Steady;
-use super::memory::LockId;
-use super::wait::WaitRequest;
+use super::state::{LockId, Steady, WaitRequest};
 use super::{Engine, Error};
 use crate::core::{End, Kind, Millis, Mode, WaiterId, Want};
 use crate::ffi::{Access, Ctx, Str};
@@ -154,5 +152,22 @@ fn holder(Entry { owner, held }: Entry, lock_end: End) -> Holder {
         Held::Writes(holds) => {
             Holder { owner, kind: Kind::Write, holds, end: lock_end, session: 0 }
         }
+    }
+}
+
+impl Engine {
+    /// How many clients wait.
+    pub fn waiters_now(&self) -> usize {
+        self.waits.len()
+    }
+
+    /// For how many locks.
+    pub fn queues_now(&self) -> usize {
+        self.waits.queue_count()
+    }
+
+    /// How many holds are bound to a connection.
+    pub fn session_holds_now(&self) -> usize {
+        self.tracked.sessions()
     }
 }

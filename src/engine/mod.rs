@@ -6,93 +6,47 @@
 
 mod acquire;
 mod choice;
-mod clock;
 mod deadlock;
 mod deliveries;
 mod due;
 mod error;
 mod external;
 mod fence;
-mod histogram;
+mod garbage;
 mod inspect;
 mod intervals;
 mod last_owner;
-mod memory;
 mod pass;
 mod readers;
 mod release;
+mod request;
 mod returns;
 mod schedule;
 mod serve;
 mod sessions;
 mod settings;
-mod slab;
 mod slots;
-mod statistics;
+mod state;
 mod sweep;
-mod timers;
-mod tracked;
+mod time;
 mod tracking;
 mod transaction;
 mod unserved;
 mod wait;
-mod wheel;
 
-pub use acquire::{AcquireRequest, Acquired};
-pub use clock::Moment;
-pub use deliveries::Answer;
 pub use error::Error;
 pub use external::Change;
 pub use inspect::{Holder, LockInfo, QueueLength, WaiterInfo};
-pub use statistics::{Progress, Statistics};
+pub use request::{AcquireRequest, Acquired};
+pub use state::{Answer, Moment, Progress, Settings, Statistics};
 
 use crate::core::wait::WaitList;
-use crate::core::{End, Millis, Policy};
-use crate::store::{Channels, ClusterPublish, Store};
-use clock::Clock;
-use deliveries::Deliveries;
-use memory::{LockId, Memory};
-use returns::Returns;
-use sweep::Sweep;
-use timers::Timers;
-use tracked::TrackedHolds;
-use unserved::Unserved;
-use wait::WaitRequest;
-
-/// What an operator can set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
-    /// Who goes first.
-    pub policy: Policy,
-    /// Whether circles of waiters are looked for.
-    pub deadlock_detection: bool,
-    /// How many may wait, over the whole server; 0: any number.
-    pub max_waiters: usize,
-    /// How long a fence key outlives its last token, in ms; 0: for ever.
-    pub fence_ttl: Millis,
-    /// Where ends are announced.
-    pub events: Channels,
-    /// How a cluster publishes.
-    pub cluster_publish: ClusterPublish,
-}
-
-impl Settings {
-    /// What they are when nobody has set them.
-    pub const DEFAULT: Settings = Settings {
-        policy: Policy::Fifo,
-        deadlock_detection: true,
-        max_waiters: 100_000,
-        fence_ttl: 7 * 24 * 3_600_000,
-        events: Channels::Redisson,
-        cluster_publish: ClusterPublish::Sharded,
-    };
-}
-
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings::DEFAULT
-    }
-}
+use crate::core::{End, Millis};
+use crate::store::Store;
+use state::{
+    Clock, Deliveries, Garbage, LockId, Memory, Returns, Sweep, Timers, TrackedHolds, Unserved,
+    WaitRequest,
+};
 
 /// The use cases and what they remember.
 #[derive(Default)]
@@ -103,7 +57,7 @@ pub struct Engine {
     /// The locks.
     memory: Memory,
     /// Locks that are forgotten, and whose memory is not given back yet.
-    garbage: pass::Garbage,
+    garbage: Garbage,
     timers: Timers,
     clock: Clock,
     waits: WaitList<LockId, WaitRequest>,

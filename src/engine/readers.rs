@@ -6,63 +6,13 @@
 //! against the keys before it is relied on, and forgotten when it differs or
 //! when somebody else has changed the keys.
 
+use super::state::Readers;
 use super::Engine;
-use crate::core::{End, Ends, Mode, Others, OwnerId};
+use crate::core::{End, Ends, Mode, Others};
 use crate::store::{Beside, Error, Owner, ReadScope, Snapshot, Store};
-use hashbrown::HashMap;
-use std::collections::BTreeSet;
 
 /// From how many fields of the hash on ends are remembered.
 const MANY: usize = 8;
-
-/// The ends of the read holds of all owners.
-#[derive(Debug, Default)]
-pub struct Readers {
-    of_owner: HashMap<OwnerId, Ends>,
-    by_end: BTreeSet<(End, OwnerId, usize)>,
-}
-
-impl Readers {
-    /// What an owner holds now.
-    fn set(&mut self, owner: &[u8], ends: &Ends) {
-        let id: OwnerId = match self.of_owner.remove_entry(owner) {
-            Some((id, old)) => {
-                for (rank, end) in old.into_iter().enumerate() {
-                    self.by_end.remove(&(end, id.clone(), rank));
-                }
-                id
-            }
-            None => owner.into(),
-        };
-        if !ends.is_empty() {
-            for (rank, end) in ends.iter().enumerate() {
-                self.by_end.insert((*end, id.clone(), rank));
-            }
-            self.of_owner.insert(id, ends.clone());
-        }
-    }
-
-    /// The hold of another owner that ends last.
-    fn latest_of_others(&self, own: &[u8]) -> Option<(End, &OwnerId)> {
-        let mut others = self.by_end.iter().rev().filter(|(_, owner, _)| **owner != *own);
-        others.next().map(|(end, owner, _)| (*end, owner))
-    }
-
-    /// The owner of the hold that ends last.
-    pub fn last_owner(&self) -> Option<&OwnerId> {
-        self.by_end.last().map(|(_, owner, _)| owner)
-    }
-
-    /// The end of the first.
-    pub fn earliest(&self) -> End {
-        self.by_end.first().map_or(End::Never, |(end, ..)| *end)
-    }
-
-    /// An owner whose hold has lapsed.
-    pub fn lapsed(&self, is_past: impl Fn(End) -> bool) -> Option<OwnerId> {
-        self.by_end.first().filter(|(end, ..)| is_past(*end)).map(|(_, owner, _)| owner.clone())
-    }
-}
 
 impl Engine {
     /// Looks at the lock as an owner sees it.

@@ -1,77 +1,14 @@
 //! Holds that the module gives back: those of connections that are gone, and grants whose
 //! clients never learnt of them.
 
-use super::clock::Moment;
 use super::intervals;
-use super::memory::LockId;
 use super::pass::Pass;
-use super::tracked::{Delivery, Hold, Session, TrackedId};
+use super::state::{Delivery, Hold, Session, TrackedId};
 use super::tracking::Returned;
 use super::{Engine, Error};
 use crate::core::{self, Kind, Which};
 use crate::ffi::{Access, Ctx, Text};
 use crate::store::{self, LockRef, Owner, ReadScope, Store, What};
-use std::collections::BTreeSet;
-
-/// What is to be given back.
-#[derive(Default)]
-pub(super) struct Returns {
-    /// Connections that are gone, and what was bound to them with them.
-    pub clients: BTreeSet<u64>,
-    /// Single holds.
-    holds: Vec<TrackedId>,
-    /// Those that could not be given back when it was tried.
-    refused: Vec<TrackedId>,
-    /// When these are tried again.
-    retry_at: Moment,
-    /// Whether holds are being given back. No queue is served meanwhile: a hold that is
-    /// still to be given back would let its owner's waiters in.
-    is_under_way: bool,
-    /// The locks whose queues are served after that.
-    freed: Vec<LockId>,
-}
-
-impl Returns {
-    /// Adds a hold.
-    pub fn add(&mut self, id: TrackedId) {
-        self.holds.push(id);
-    }
-
-    /// Whether anything is to be given back now.
-    pub fn has_some(&self) -> bool {
-        !self.holds.is_empty() || !self.clients.is_empty()
-    }
-
-    /// Whether anything is to be given back, now or later.
-    pub fn has_any(&self) -> bool {
-        self.has_some() || !self.refused.is_empty()
-    }
-
-    /// When to try again what could not be given back.
-    pub fn retry_at(&self) -> Option<Moment> {
-        (!self.refused.is_empty()).then_some(self.retry_at)
-    }
-
-    /// Moves what could not be given back to what is to be, when it is time.
-    pub fn retry(&mut self, now: Moment) {
-        if now > self.retry_at {
-            self.holds.append(&mut self.refused);
-        }
-    }
-
-    /// Whether a lock's queue has to wait until all is given back. It is served then.
-    pub fn delay(&mut self, lock: &LockId) -> bool {
-        if self.is_under_way && self.freed.last() != Some(lock) {
-            self.freed.push(lock.clone());
-        }
-        self.is_under_way
-    }
-
-    /// Work that a panic has ended delays nobody.
-    pub fn reset(&mut self) {
-        self.is_under_way = false;
-    }
-}
 
 impl Engine {
     /// A connection is gone.
@@ -83,37 +20,36 @@ impl Engine {
 
     /// Gives back what is to be given back, for the length of a pass.
     pub(super) fn return_holds(&mut self, ctx: Ctx<'_>, pass: &Pass) {
-        self.returns.is_under_way = true;
+        self.returns.begin();
         while let Some(id) = self.next_lost() {
             self.give_back_lost(ctx, id);
             if pass.is_over() {
                 break;
             }
         }
-        self.serve_freed();
+        self.serve_delayed();
     }
 
     /// The same of one lock, all of it: a command is about to work on it.
     pub(super) fn return_holds_of(&mut self, ctx: Ctx<'_>, lock: LockRef<'_>) {
-        self.returns.is_under_way = true;
+        self.returns.begin();
         for id in self.tracked.of_lock(lock) {
             if self.is_lost(id) {
                 self.give_back_lost(ctx, id);
             }
         }
-        self.serve_freed();
+        self.serve_delayed();
     }
 
     /// Has the queues served that were delayed while holds were given back.
-    fn serve_freed(&mut self) {
-        self.returns.is_under_way = false;
-        for lock in std::mem::take(&mut self.returns.freed) {
+    pub(super) fn serve_delayed(&mut self) {
+        for lock in self.returns.end() {
             self.schedule_now(lock.get());
         }
     }
 
     fn next_lost(&mut self) -> Option<TrackedId> {
-        while let Some(id) = self.returns.holds.pop() {
+        while let Some(id) = self.returns.pop() {
             if self.is_lost(id) {
                 return Some(id);
             }
@@ -158,11 +94,9 @@ impl Engine {
             self.untrack(id);
             return;
         }
-        if self.returns.refused.is_empty() {
-            self.returns.retry_at = self.within(ctx, intervals::REFUSED_RETURN);
-        }
+        let retry_at = self.within(ctx, intervals::REFUSED_RETURN);
         self.tracked.set_lost(id, true);
-        self.returns.refused.push(id);
+        self.returns.refuse(id, retry_at);
     }
 
     /// Gives back a tracked hold, if it lives.

@@ -1,9 +1,7 @@
 //! What is remembered of a lock, and when to look at it again.
 
-use super::clock::Moment;
 use super::intervals;
-use super::memory::{Known, Place};
-use super::timers::{Timer, Timers};
+use super::state::{Known, Moment, Place, Timer, Timers};
 use super::Engine;
 use crate::core::{End, Lock, Millis, Mode};
 use crate::store::{LockRef, Store};

@@ -1,12 +1,9 @@
 //! Serving a lock's queue.
 
 use super::acquire::{Outcome, Queueing};
-use super::deliveries::Answer;
 use super::intervals;
-use super::memory::LockId;
-use super::tracked::Grant;
+use super::state::{Answer, Grant, LockId, WaitRequest, Waiter};
 use super::transaction::LockTxn;
-use super::wait::{WaitRequest, Waiter};
 use super::{Engine, Error};
 use crate::core::wait::{self, Attempt, Ended, Holders, Holding, Locks, WaitList};
 use crate::core::{Mode, OwnerId, WaiterId};

@@ -1,7 +1,7 @@
 //! Session holds while their connections are open.
 
 use super::intervals;
-use super::tracked::{Hold, Session, Tracked, TrackedId};
+use super::state::{Hold, Session, Tracked, TrackedId};
 use super::tracking::renewal;
 use super::{Engine, Error};
 use crate::core;

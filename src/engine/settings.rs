@@ -1,7 +1,7 @@
 //! Settings that change while locks are held and waited for.
 
-use super::memory::LockId;
-use super::{Engine, Settings};
+use super::state::{LockId, Settings};
+use super::Engine;
 use crate::core::wait::Rules;
 use crate::store;
 

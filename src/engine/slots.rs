@@ -1,8 +1,8 @@
 //! A lock that this node does not serve: its slot is another node's, or on its way, or the
 //! cluster is down.
 
-use super::deliveries::Answer;
 use super::intervals;
+use super::state::Answer;
 use super::{Engine, Error};
 use crate::ffi::{Db, Str};
 use crate::store::{self, LockRef, SlotOwner};

@@ -1,47 +1,12 @@
 //! Finding the locks that nobody has touched since this server became their
 //! primary: after a restart or a promotion their leases are to end on time too.
 
-use super::clock::Moment;
 use super::intervals;
 use super::pass::Pass;
-use super::{Engine, Progress};
+use super::state::{Moment, Progress, Sweep, Sweeping};
+use super::Engine;
 use crate::ffi::{self, Ctx, Db, Text};
 use crate::store::{self, LockRef};
-
-/// The search for locks that nobody has touched yet.
-#[derive(Default)]
-pub(super) struct Sweep {
-    running: Option<Sweeping>,
-    /// Whether it has ended since it was last begun.
-    is_done: bool,
-}
-
-impl Sweep {
-    pub fn is_running(&self) -> bool {
-        self.running.is_some()
-    }
-
-    /// When to go on; None: it does not run.
-    pub fn due(&self) -> Option<Moment> {
-        self.running.as_ref().map(|sweeping| sweeping.due)
-    }
-}
-
-/// How far it has come.
-struct Sweeping {
-    db: i32,
-    walk: ffi::Sweep,
-    /// How many keys were met in the databases before.
-    met: u64,
-    /// How many there were in all when it began, once that is known.
-    keys: Option<u64>,
-    /// The hashes that were met and are yet to be looked at.
-    found: Vec<Vec<u8>>,
-    /// Whether there may be more in this database.
-    more: bool,
-    /// When to go on.
-    due: Moment,
-}
 
 /// How many steps of the server's scan the sweep takes at a time.
 const STEPS: usize = 500;

@@ -1,10 +1,8 @@
 //! Tracked holds, through all that happens to their locks: [`Engine::follow`] says
 //! what a commit means for them, the rest what others have done.
 
-use super::acquire::Terms;
-use super::memory::LockId;
-use super::timers::Timer;
-use super::tracked::{Delivery, Grant, Hold, Ids, Session, Tracked, TrackedId};
+use super::request::Terms;
+use super::state::{Delivery, Grant, Hold, Ids, LockId, Session, Timer, Tracked, TrackedId};
 use super::Engine;
 use crate::core::{self, Kind, Lock, Millis};
 use crate::ffi::Text;

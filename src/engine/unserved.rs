@@ -3,59 +3,11 @@
 //! tried again until they are served or gone, so that their holds lapse on time, and are
 //! announced, also when nobody comes by.
 
-use super::clock::Moment;
 use super::intervals;
-use super::memory::LockId;
 use super::pass::Pass;
 use super::Engine;
 use crate::ffi::{Access, Ctx, Db, Text};
 use crate::store::{self, Owner, ReadScope, Store};
-use hashbrown::HashSet;
-use std::collections::VecDeque;
-
-/// The locks that are to be tried.
-#[derive(Default)]
-pub(super) struct Unserved {
-    /// In the order in which they are tried.
-    queue: VecDeque<LockId>,
-    members: HashSet<LockId>,
-    /// How many from the front are to be tried in this round.
-    this_round: usize,
-    /// When to go on.
-    due: Moment,
-}
-
-impl Unserved {
-    /// Adds one that is to be tried at once.
-    pub fn add(&mut self, lock: LockId) {
-        if self.members.insert(lock.clone()) {
-            self.queue.push_front(lock);
-            self.this_round += 1;
-            self.due = Moment::PAST;
-        }
-    }
-
-    /// When to go on; None: there is nothing to try.
-    pub fn next(&self) -> Option<Moment> {
-        (!self.queue.is_empty()).then_some(self.due)
-    }
-
-    /// The next that is to be tried now.
-    fn take(&mut self, now: Moment) -> Option<LockId> {
-        if now <= self.due {
-            return None;
-        }
-        if self.this_round == 0 {
-            self.this_round = self.queue.len();
-        }
-        let next = self.queue.pop_front()?;
-        self.this_round -= 1;
-        if self.this_round == 0 {
-            self.due = now.after(intervals::UNSERVED_ROUND);
-        }
-        Some(next)
-    }
-}
 
 impl Engine {
     /// Tries the locks that could not be looked at.
@@ -64,17 +16,13 @@ impl Engine {
             let db = ctx.in_db(lock.db);
             let key = Text::new(&lock.name);
             if self.discover(db, &key).is_err() && store::is_here(db, &key) {
-                self.unserved.queue.push_back(lock);
+                self.unserved.retry(lock);
             } else {
-                self.unserved.members.remove(&lock);
+                self.unserved.remove(&lock);
             }
-            if pass.is_over() && self.unserved.this_round > 0 {
-                self.unserved.due = pass.now.after(intervals::UNSERVED_PAUSE);
+            if pass.is_over() {
+                self.unserved.pause(pass.now.after(intervals::UNSERVED_PAUSE));
             }
-        }
-        if self.unserved.queue.is_empty() {
-            // There may have been many.
-            self.unserved = Unserved::default();
         }
     }
 

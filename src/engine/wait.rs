@@ -1,33 +1,15 @@
 //! Waiting: into the queue, and out of it again.
 
-use super::acquire::{Acquired, Refused, Terms};
-use super::clock::{Moment, Steady};
-use super::deliveries::Answer;
+use super::acquire::Refused;
 use super::intervals;
-use super::memory::LockId;
-use super::timers::Timer;
+use super::request::{Acquired, Terms};
+use super::state::{Answer, LockId, Steady, Timer, WaitRequest, Waiter};
 use super::transaction::LockTxn;
 use super::{Engine, Error};
 use crate::core::wait;
 use crate::core::{reservation, Lock, Millis, Others, OwnerId, Refusal, WaiterId, Want};
 use crate::ffi::{Access, Ctx, Text};
 use crate::store::{LockRef, Owner, ReadScope, Reserved, Store};
-
-/// A client that waits for a lock.
-pub(super) type Waiter = wait::Waiter<LockId, WaitRequest>;
-
-/// What a waiter asked for.
-#[derive(Clone)]
-pub(super) struct WaitRequest {
-    /// The owner's name, as the server keeps it.
-    pub name: Text,
-    pub terms: Terms,
-    pub since: Steady,
-    /// When its time is up, and when the alarm for that rings.
-    pub until: Option<(Steady, Moment)>,
-    /// The client.
-    pub client: u64,
-}
 
 impl LockTxn<'_, '_> {
     /// Puts a refused request into the queue, unless it would wait for itself, and its

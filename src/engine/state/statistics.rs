@@ -6,10 +6,10 @@
 //! back because nobody was there to hear of it is counted nowhere, and clients
 //! come to the same statistics.
 
-use super::clock::Steady;
-use super::deliveries::{Answer, InFlight};
 use super::histogram::Histogram;
-use super::{Acquired, Engine, Error};
+use crate::core::Millis;
+use crate::engine::error::Error;
+use crate::engine::request::Acquired;
 
 /// What has happened so far.
 #[derive(Default)]
@@ -40,22 +40,15 @@ pub struct Statistics {
 
 /// What a waiter was told, as far as that is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum AnswerKind {
+pub enum AnswerKind {
+    /// The hold.
     Granted,
+    /// That its time is up.
     TimedOut,
+    /// That it would wait for itself.
     Deadlock,
+    /// Another error.
     Failed,
-}
-
-impl AnswerKind {
-    pub fn of(answer: &Answer) -> AnswerKind {
-        match answer {
-            Answer::Held(_) => AnswerKind::Granted,
-            Answer::TimedOut(_) => AnswerKind::TimedOut,
-            Answer::Failed(error) if is_deadlock(error) => AnswerKind::Deadlock,
-            Answer::Failed(_) => AnswerKind::Failed,
-        }
-    }
 }
 
 impl Statistics {
@@ -70,13 +63,13 @@ impl Statistics {
         }
     }
 
-    /// A waiter has its answer.
-    pub(super) fn delivered(&mut self, in_flight: &InFlight, now: Steady) {
-        match in_flight.kind {
+    /// A waiter has its answer, after so many ms.
+    pub fn delivered(&mut self, kind: AnswerKind, waited: Millis) {
+        match kind {
             AnswerKind::Granted => {
                 self.acquired += 1;
                 self.granted_after_waiting += 1;
-                self.wait_times.add(now.since(in_flight.waiter.request.since));
+                self.wait_times.add(waited);
             }
             AnswerKind::TimedOut => self.timeouts += 1,
             AnswerKind::Deadlock => self.deadlocks += 1,
@@ -85,17 +78,18 @@ impl Statistics {
     }
 
     /// Holds lapsed. A foreign hash may have counted any number.
-    pub(super) fn count_lapsed(&mut self, holds: u64) {
+    pub fn count_lapsed(&mut self, holds: u64) {
         self.lapsed = self.lapsed.saturating_add(holds);
     }
 
     /// Holds were given back.
-    pub(super) fn count_released(&mut self, holds: u64) {
+    pub fn count_released(&mut self, holds: u64) {
         self.released = self.released.saturating_add(holds);
     }
 }
 
-fn is_deadlock(error: &Error) -> bool {
+/// Whether an error counts as a deadlock.
+pub fn is_deadlock(error: &Error) -> bool {
     matches!(error, Error::Deadlock(_) | Error::OtherUpgrade(_))
 }
 
@@ -109,21 +103,4 @@ pub enum Progress {
     Running(u64),
     /// It has seen them all.
     Done,
-}
-
-impl Engine {
-    /// How many clients wait.
-    pub fn waiters_now(&self) -> usize {
-        self.waits.len()
-    }
-
-    /// For how many locks.
-    pub fn queues_now(&self) -> usize {
-        self.waits.queue_count()
-    }
-
-    /// How many holds are bound to a connection.
-    pub fn session_holds_now(&self) -> usize {
-        self.tracked.sessions()
-    }
 }
