@@ -1,15 +1,6 @@
 //! Who gets a hold: RLOCK, WLOCK, UPGRADE and DOWNGRADE (`docs/commands/`).
 
-use super::{End, Holds, Lock, Mode, NotHeld, Others, RequestError, TooMany, MAX_READS};
-
-/// The kind of a hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// Shared.
-    Read,
-    /// Exclusive.
-    Write,
-}
+use super::{End, Holds, Kind, Lock, Mode, NotHeld, Others, TooMany, MAX_READS};
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +45,21 @@ pub enum Verdict {
     Granted(Lock),
     /// Not now.
     Refused(Refusal),
+}
+
+/// Why a request fails, and waiting would not help.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestError {
+    /// UPGRADE, of an owner without a live read hold.
+    NotHeld(NotHeld),
+    /// The owner has as many holds as there may be.
+    TooMany(TooMany),
+}
+
+impl From<TooMany> for RequestError {
+    fn from(error: TooMany) -> RequestError {
+        RequestError::TooMany(error)
+    }
 }
 
 /// Decides a request for a read or a write hold.

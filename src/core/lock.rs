@@ -12,6 +12,15 @@ pub enum Mode {
     Write,
 }
 
+/// The kind of a hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Shared.
+    Read,
+    /// Exclusive.
+    Write,
+}
+
 /// Ends of holds. Most owners have one or two.
 pub type Ends = SmallVec<[End; 2]>;
 

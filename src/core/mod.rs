@@ -7,6 +7,7 @@
 mod acquire;
 mod announce;
 mod fence;
+mod limits;
 mod lock;
 mod release;
 mod renew;
@@ -17,29 +18,16 @@ mod tests;
 mod time;
 pub mod wait;
 
-pub use acquire::{acquire, downgrade, upgrade, Kind, Refusal, Request, Reservation, Verdict};
+pub use acquire::{
+    acquire, downgrade, upgrade, Refusal, Request, RequestError, Reservation, Verdict,
+};
 pub use announce::{announcement, Announcement};
 pub use fence::{token, LastToken, Token};
-pub use lock::{Ends, Holds, Lock, Mode, Others};
+pub use limits::{TooMany, MAX_READS};
+pub use lock::{Ends, Holds, Kind, Lock, Mode, Others};
 pub use release::{kind_to_release, release, NotHeld, Which};
 pub use renew::renew;
-pub use request::{decide, lets_others_in, reservation, RequestError, Terms};
+pub use request::{decide, lets_others_in, reservation, Terms};
 pub use room::give_room_back;
 pub use time::{End, Millis};
 pub use wait::{OwnerId, Policy, WaiterId, Want};
-
-/// Why a rule refuses to count further.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TooMany {
-    /// The owner has [`MAX_READS`] read holds on the lock.
-    Reads,
-    /// The owner's write holds are at the limit of a 64-bit integer.
-    Writes,
-    /// The next fencing token would not be below 2^53.
-    Tokens,
-}
-
-/// The read holds that one owner may have on one lock. Each is a key of its
-/// own and every command of that owner looks at them all, so a count beyond
-/// this (only a foreign hand can write one) must not keep the server busy.
-pub const MAX_READS: u64 = 65_535;

@@ -2,24 +2,9 @@
 //! wait.
 
 use super::{
-    acquire, upgrade, End, Kind, Lock, Mode, NotHeld, Policy, Refusal, Request, Reservation,
-    TooMany, Verdict, Want,
+    acquire, upgrade, End, Kind, Lock, Mode, Policy, Refusal, Request, RequestError, Reservation,
+    Verdict, Want,
 };
-
-/// Why a request fails, and waiting would not help.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RequestError {
-    /// UPGRADE, of an owner without a live read hold.
-    NotHeld(NotHeld),
-    /// The owner has as many holds as there may be.
-    TooMany(TooMany),
-}
-
-impl From<TooMany> for RequestError {
-    fn from(error: TooMany) -> RequestError {
-        RequestError::TooMany(error)
-    }
-}
 
 /// What is asked for, beside the kind of hold.
 #[derive(Clone, Copy, Debug)]

@@ -1,6 +1,6 @@
 //! The waiters of one owner.
 
-use super::queue::WaiterId;
+use super::WaiterId;
 use std::collections::BTreeMap;
 
 /// The waiters of one owner, in the order of arrival, each with what else there

@@ -1,6 +1,6 @@
 //! A search for a circle in a graph of owners.
 
-use super::queue::{OwnerId, WaiterId};
+use super::{OwnerId, WaiterId};
 use hashbrown::HashSet;
 use std::collections::BTreeMap;
 

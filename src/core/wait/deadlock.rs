@@ -94,8 +94,8 @@ impl<S: Holders> Search<'_, S> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::queue::{Policy, Queue, Want};
     use super::super::Holding;
+    use super::super::{Policy, Queue, Want};
     use super::*;
 
     #[test]

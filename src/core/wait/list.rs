@@ -1,7 +1,7 @@
 //! All that wait.
 
 use super::arrivals::Arrivals;
-use super::queue::{OwnerId, Policy, Queue, WaiterId, Want};
+use super::{OwnerId, Policy, Queue, WaiterId, Want};
 use crate::core::{give_room_back, Lock, Reservation};
 use hashbrown::hash_map::{Entry, HashMap};
 use hashbrown::{Equivalent, HashSet};

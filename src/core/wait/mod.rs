@@ -14,13 +14,15 @@ mod list;
 mod order;
 mod queue;
 mod serve;
+mod waiter;
 
 pub use cycle::Circle;
 pub use deadlock::{circle_through, suspects};
 pub use enter::{enter, Denied};
 pub use list::{Place, Rules, WaitList, Waiter};
-pub use queue::{OwnerId, Policy, WaiterId, Want};
+pub use queue::Queue;
 pub use serve::{serve, serve_holder};
+pub use waiter::{OwnerId, Policy, WaiterId, Want};
 
 use super::Mode;
 use std::hash::Hash;

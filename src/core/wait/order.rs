@@ -2,8 +2,8 @@
 //! inside a queue.
 
 use super::cycle::Blockers;
-use super::queue::{OwnerId, Policy, Queue, WaiterId, Want};
 use super::Holding;
+use super::{OwnerId, Policy, Queue, WaiterId, Want};
 use crate::core::Mode;
 use hashbrown::HashSet;
 
