@@ -1,8 +1,17 @@
 //! `RWLOCK.HELP`
 
 use super::docs::syntax;
-use super::{Args, Command, Error, SINCE, TABLE};
-use crate::ffi::{CommandDocs, Ctx, KeyUse, Reply};
+use super::{Args, Command, Error, SINCE};
+use crate::ffi::{CommandDocs, Ctx, KeyUse, MainThread, Reply};
+use std::cell::RefCell;
+
+/// A line for each command.
+static LINES: MainThread<RefCell<Vec<String>>> = MainThread::new(RefCell::new(Vec::new()));
+
+/// Makes the lines from what is known of each command.
+pub fn set_lines<'a>(table: impl Iterator<Item = &'a CommandDocs>) {
+    LINES.replace(table.map(line).collect());
+}
 
 /// Lists the commands.
 pub struct Help;
@@ -22,7 +31,7 @@ impl Command for Help {
 
     fn run(_: Ctx<'_>, args: Args<'_>) -> Result<Reply, Error> {
         args.finish()?;
-        Ok(Reply::Array(TABLE.iter().map(|row| Reply::Status(line(&row.docs))).collect()))
+        Ok(Reply::Array(LINES.borrow().iter().cloned().map(Reply::Status).collect()))
     }
 }
 

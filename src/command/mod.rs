@@ -2,6 +2,7 @@
 //! each, and [`TABLE`] lists them all.
 
 mod args;
+mod definition;
 mod docs;
 mod downgrade;
 mod error;
@@ -16,31 +17,11 @@ mod unlock;
 mod upgrade;
 mod wlock;
 
-use crate::ffi::{CommandDocs, Ctx, Reply, Run, Str};
+use crate::ffi::Ctx;
 use crate::server::run;
 use args::Args;
+use definition::{Command, Row, SINCE};
 use error::Error;
-
-/// A command.
-trait Command {
-    /// What the server, its clients and HELP know of it.
-    const DOCS: CommandDocs;
-
-    /// Runs it.
-    fn run(ctx: Ctx<'_>, args: Args<'_>) -> Result<Reply, Error>;
-}
-
-/// A line of the table: a command without its type.
-struct Row {
-    docs: CommandDocs,
-    register: fn(Ctx<'_>) -> Result<(), String>,
-}
-
-impl Row {
-    const fn of<C: Command>() -> Row {
-        Row { docs: C::DOCS, register: |ctx| ctx.register::<Called<C>>(&C::DOCS) }
-    }
-}
 
 /// Every command of the module.
 const TABLE: [Row; 10] = [
@@ -59,17 +40,6 @@ const TABLE: [Row; 10] = [
 /// Registers every command.
 pub fn register(ctx: Ctx<'_>) -> Result<(), String> {
     ctx.add_acl_category()?;
+    help::set_lines(TABLE.iter().map(|row| &row.docs));
     TABLE.iter().try_for_each(|row| (row.register)(ctx))
 }
-
-/// A command as the server calls it.
-struct Called<C>(std::marker::PhantomData<C>);
-
-impl<C: Command> Run for Called<C> {
-    fn run(ctx: Ctx<'_>, args: &[&Str]) -> Reply {
-        C::run(ctx, Args::new(args)).unwrap_or_else(|error| Reply::Error(error.text(C::DOCS.name)))
-    }
-}
-
-/// The version of the module that brought all commands there are.
-const SINCE: &str = "0.1.0";

@@ -1,6 +1,6 @@
 //! Clients that wait.
 
-use super::{with_server, Client, Server, SERVER};
+use super::state::{with_server, Client, Server, SERVER};
 use crate::core::WaiterId;
 use crate::engine::{AcquireRequest, Acquired, Answer, Error};
 use crate::ffi::{BlockedId, Ctx, OnBlocked, Reply};

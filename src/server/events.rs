@@ -1,6 +1,7 @@
 //! What happens to the server and to its keys.
 
-use super::{eviction, listeners, timer, Server, INBOX, INBOX_HAS_CHANGES, SERVER};
+use super::state::{Server, Subscribe, INBOX, INBOX_HAS_CHANGES, SERVER};
+use super::{eviction, listeners, timer};
 use crate::engine::Change;
 use crate::ffi::{Ctx, Event, Happened, MainThread, OnEvent, OnKeyEvent};
 use crate::store;
@@ -51,23 +52,15 @@ pub(super) fn unfollow(ctx: Ctx<'_>) {
 
 /// Follows what happens to keys, from the first lock on: each DEL and EXPIRE on
 /// the server has to pay for it. In a cluster from the start on.
-pub(super) fn follow_keys(ctx: Ctx<'_>) {
+fn follow_keys(ctx: Ctx<'_>) {
     if !ctx.subscribe_to_keys::<Events>() {
         ctx.warn("rwlock: bug: the server does not tell of changed keys");
     }
 }
 
-/// Follows the event loop, once there are locks and replicas: see
-/// [`store::loop_is_done`].
-pub(super) fn follow_loop(ctx: Ctx<'_>) {
-    // Without it messages are handed on at once.
-    let _ = hear_loop(ctx);
-}
-
-/// Has the server tell of its event loop. False when it cannot.
-pub(super) fn hear_loop(ctx: Ctx<'_>) -> bool {
-    ctx.subscribe::<Events>(Event::Loop)
-}
+/// What the server is asked to tell of later.
+pub(super) const SUBSCRIBE: Subscribe =
+    Subscribe { keys: follow_keys, event_loop: |ctx| ctx.subscribe::<Events>(Event::Loop) };
 
 struct Events;
 

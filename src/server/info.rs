@@ -1,6 +1,7 @@
 //! `INFO rwlock`: each field is told of in `docs/monitoring.md`.
 
-use super::{eviction, SERVER};
+use super::eviction;
+use super::state::SERVER;
 use crate::engine::{Engine, Progress};
 use crate::ffi::{Ctx, Info, OnInfo};
 use std::ffi::CStr;

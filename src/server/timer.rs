@@ -7,7 +7,7 @@
 //! lets a module write. The server tells of that only for so long: to hear of each
 //! turn of the loop would cost every command.
 
-use super::{events, run, Server, SERVER};
+use super::state::{run, Server, SERVER};
 use crate::engine::Moment;
 use crate::ffi::{Ctx, Event, OnAlarm};
 use crate::store;
@@ -66,7 +66,7 @@ impl Server {
         if self.due {
             self.armed = Some(Moment::PAST);
             if !self.follows_loop && !self.listens {
-                self.listens = events::hear_loop(ctx);
+                self.listens = (self.subscribe.event_loop)(ctx);
             }
             return;
         }
