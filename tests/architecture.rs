@@ -3,7 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -40,8 +40,20 @@ impl Source {
 
     /// How many modules it is below the crate's root.
     fn depth(&self) -> usize {
+        self.module().len()
+    }
+
+    /// Its module: `["store", "lock"]`.
+    fn module(&self) -> Vec<String> {
         let parts = self.path.trim_end_matches(".rs").split('/');
-        parts.filter(|part| !["lib", "mod"].contains(part)).count()
+        parts.filter(|part| !["lib", "mod"].contains(part)).map(str::to_owned).collect()
+    }
+
+    /// What it has beside its tests, which stand last.
+    fn shipped(&self) -> &[String] {
+        let test = ["#", "[", "cfg", "(", "test", ")", "]", "mod", "tests", "{"];
+        let end = self.tokens.windows(test.len()).position(|window| window == test);
+        &self.tokens[..end.unwrap_or(self.tokens.len())]
     }
 
     fn has(&self, token: &str) -> bool {
@@ -95,6 +107,126 @@ impl Source {
 
     fn token(&self, index: usize) -> &str {
         self.tokens.get(index).map_or("", String::as_str)
+    }
+}
+
+/// The paths that a source mentions, each as its words: those of its `use` declarations
+/// one by one, and all others as they stand in the code.
+fn paths(tokens: &[String]) -> (Vec<Vec<String>>, Vec<Vec<String>>) {
+    let (mut declared, mut mentioned) = (Vec::new(), Vec::new());
+    let mut index = 0;
+    while index < tokens.len() {
+        if tokens[index] == "use" {
+            let end = index + tokens[index..].iter().position(|token| token == ";").unwrap();
+            branches(&tokens[index + 1..end], &[], &mut declared);
+            index = end;
+        } else if tokens[index] == "mod" {
+            // The declaration of a child uses nothing of it.
+            index += 2;
+        } else {
+            let rest = &tokens[index..];
+            let words = 1 + rest[1..].chunks_exact(2).take_while(|pair| pair[0] == "::").count();
+            mentioned.push(rest.iter().step_by(2).take(words).cloned().collect());
+            index += 2 * words - 1;
+        }
+    }
+    (declared, mentioned)
+}
+
+/// The paths of a tree such as `a::{b, c::{d, e as f}}`, below `above`.
+fn branches(tree: &[String], above: &[String], found: &mut Vec<Vec<String>>) {
+    let head: Vec<String> =
+        tree.iter().take_while(|token| *token != "{" && *token != "as").cloned().collect();
+    let path: Vec<String> =
+        above.iter().chain(head.iter().filter(|token| *token != "::")).cloned().collect();
+    if tree.get(head.len()).is_none_or(|token| token != "{") {
+        found.push(path);
+        return;
+    }
+    let inside = &tree[head.len() + 1..tree.len() - 1];
+    let mut depth = 0;
+    let is_comma = |token: &String| {
+        depth += i32::from(token == "{") - i32::from(token == "}");
+        depth == 0 && token == ","
+    };
+    for branch in inside.split(is_comma).filter(|branch| !branch.is_empty()) {
+        branches(branch, &path, found);
+    }
+}
+
+/// Which file of the source uses which: an item counts for the file that defines it, and
+/// what a `mod.rs` merely passes on does not count for the `mod.rs`.
+struct Uses<'s> {
+    /// The files by their modules: `["store", "lock"]`; that of a folder is its `mod.rs`.
+    files: BTreeMap<Vec<String>, &'s Source>,
+}
+
+impl<'s> Uses<'s> {
+    fn new(sources: &'s [Source]) -> Self {
+        Self { files: sources.iter().map(|source| (source.module(), source)).collect() }
+    }
+
+    /// The file whose item a path in `source` names; None: it is not of this crate.
+    fn file_of(&self, source: &Source, path: &[String]) -> Option<&'s Source> {
+        let mut module = source.module();
+        let mut rest = path;
+        match path[0].as_str() {
+            "crate" => (module, rest) = (Vec::new(), &rest[1..]),
+            "self" => rest = &rest[1..],
+            "super" => {}
+            // The item of a child, in a `mod.rs`.
+            child if self.files.contains_key(&[&module[..], &[child.to_owned()]].concat()) => {}
+            _ => return None,
+        }
+        while let [word, tail @ ..] = rest {
+            let child = [&module[..], &[word.clone()]].concat();
+            if word == "super" {
+                module.pop();
+            } else if self.files.contains_key(&child) {
+                module = child;
+            } else {
+                break;
+            }
+            rest = tail;
+        }
+        let file = *self.files.get(&module)?;
+        let is_face = file.path.ends_with("mod.rs") && file.path != source.path;
+        let passed_on = rest.first().filter(|_| is_face).and_then(|name| {
+            let declared = paths(file.shipped()).0;
+            let of_name = declared.into_iter().find(|path| path.last() == Some(name))?;
+            self.file_of(file, &of_name)
+        });
+        Some(passed_on.unwrap_or(file))
+    }
+
+    /// The files of its own layer that a file uses.
+    fn of(&self, source: &'s Source) -> BTreeSet<&'s str> {
+        let (declared, mentioned) = paths(source.shipped());
+        let words: BTreeSet<&String> = mentioned.iter().map(|path| &path[0]).collect();
+        let used = declared.iter().filter(|path| path.last().is_some_and(|n| words.contains(n)));
+        used.chain(mentioned.iter().filter(|path| path.len() > 1))
+            .filter_map(|path| self.file_of(source, path))
+            .filter(|file| file.layer() == source.layer() && file.path != source.path)
+            .map(|file| file.path.as_str())
+            .collect()
+    }
+}
+
+/// The files that use each other in circles, each with those of them that it uses.
+fn circles(sources: &[Source]) -> BTreeMap<&str, BTreeSet<&str>> {
+    let uses = Uses::new(sources);
+    let mut left: BTreeMap<&str, BTreeSet<&str>> =
+        sources.iter().map(|source| (source.path.as_str(), uses.of(source))).collect();
+    loop {
+        // Who uses none of the others, or is used by none, is in no circle.
+        let used: BTreeSet<&str> = left.values().flatten().copied().collect();
+        let before = left.len();
+        left.retain(|path, uses| !uses.is_empty() && used.contains(path));
+        if left.len() == before {
+            return left;
+        }
+        let files: BTreeSet<&str> = left.keys().copied().collect();
+        left.values_mut().for_each(|uses| uses.retain(|path| files.contains(path)));
     }
 }
 
@@ -242,6 +374,44 @@ fn the_layers_have_an_order() {
                 "{used} is not below {layer}"
             );
         }
+    }
+}
+
+#[test]
+fn no_files_of_a_layer_use_each_other_in_a_circle() {
+    let mut sources = sources();
+    sources.retain(|source| !source.path.starts_with("core/tests/"));
+    assert_eq!(circles(&sources), BTreeMap::new());
+}
+
+#[test]
+fn a_circle_is_seen_however_it_is_written() {
+    let is_seen = |files: &[(&str, &str)]| {
+        let files: Vec<Source> = files.iter().map(|(path, text)| Source::new(path, text)).collect();
+        !circles(&files).is_empty()
+    };
+    let face = ("store/mod.rs", "mod a; mod b; pub use a::A; pub use b::{B, C};");
+    let b = ("store/b.rs", "use super::A; pub struct B(A); pub struct C;");
+    for a in [
+        "use super::b::B; pub struct A(B);",
+        "use super::B; pub struct A(B);",
+        "use crate::store::{self, B}; pub struct A(B);",
+        "use super::{b::{C as D, B}}; pub struct A(B);",
+        "pub struct A(super::B);",
+        "pub struct A(crate::store::b::B);",
+    ] {
+        assert!(is_seen(&[face, ("store/a.rs", a), b]), "{a}");
+    }
+    // A face that has something of its own is a file like any other.
+    let face_with_item = ("store/mod.rs", "mod a; use a::A; pub struct Both(A); pub struct It;");
+    assert!(is_seen(&[face_with_item, ("store/a.rs", "use super::It; pub struct A(It);")]));
+    for a in [
+        "pub struct A;",
+        "use super::super::core::B; pub struct A(B);",
+        "pub struct A; #[cfg(test)] mod tests { use super::super::B; fn f() -> B {} }",
+        "pub struct A; // super::B",
+    ] {
+        assert!(!is_seen(&[face, ("store/a.rs", a), b]), "{a}");
     }
 }
 
