@@ -74,7 +74,6 @@ impl Engine {
 
 impl LockTxn<'_, '_> {
     /// RLOCK, WLOCK and UPGRADE.
-    #[inline(always)]
     fn acquire(
         &mut self,
         owner: &Owner<'_>,

@@ -42,7 +42,6 @@ impl Engine {
 
     /// Looks at a lock with few holders. While somebody waits for it it is
     /// remembered who writes.
-    #[inline(never)]
     fn snapshot_of_few(
         &mut self,
         store: &Store<'_>,

@@ -22,7 +22,6 @@ pub(super) struct LockTxn<'e, 'c> {
 impl Engine {
     /// Does a command's work on a lock. What lost connections held goes before, and what
     /// has lapsed. The store stays here, for it is larger than it is quick to move.
-    #[inline(always)]
     pub(super) fn on_lock<R>(
         &mut self,
         ctx: Ctx<'_>,
@@ -75,7 +74,6 @@ impl LockTxn<'_, '_> {
     }
 
     /// Looks at the lock as an owner sees it.
-    #[inline]
     pub fn snapshot(
         &mut self,
         owner: &Owner<'_>,

@@ -63,7 +63,6 @@ impl<'a> Db<'a> {
     }
 
     /// Selects this database, as long as the result lives.
-    #[inline(always)]
     pub(super) fn enter(self) -> Entered<'a> {
         if self.number != self.selected {
             self.ctx.select(self.number);
@@ -143,7 +142,6 @@ impl Entered<'_> {
 }
 
 impl Drop for Entered<'_> {
-    #[inline(always)]
     fn drop(&mut self) {
         if self.0.number != self.0.selected {
             self.0.ctx.select(self.0.selected);

@@ -124,7 +124,6 @@ pub struct AskedFor(c_int);
 
 impl AskedFor {
     /// Whether any is, of all that the server knows.
-    #[inline(always)]
     pub fn any(self) -> bool {
         self.0 != 0
     }

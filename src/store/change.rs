@@ -35,7 +35,6 @@ impl<'c> Store<'c> {
     }
 
     /// Deletes a hash that was left to a successor, and that nobody took.
-    #[inline(always)]
     pub fn clear_away(&mut self) {
         if self.vacated.is_some() {
             self.delete_vacated();
@@ -162,7 +161,6 @@ impl<'c> Store<'c> {
 
     /// Gives a hash that was left to a successor to the next writer. False where
     /// the next is none: then it is deleted.
-    #[inline(never)]
     fn take_over(&mut self, field: &Str, after: &Lock, mode: Mode) -> bool {
         let one = &WORDS.one;
         let writes = mode == Mode::Write && after.end != End::Never;

@@ -84,7 +84,6 @@ impl Store<'_> {
     }
 
     /// Notes the events of a plain change of a key, if anybody wants to know.
-    #[inline(always)]
     pub(super) fn note_plain(&self, change: Plain, key: &Str) {
         if self.asked.any() {
             self.note_asked(change, key);

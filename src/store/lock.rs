@@ -67,7 +67,6 @@ pub enum Beside<'a> {
 
 impl Beside<'_> {
     /// Who it is, if it is true, and how many write holds there are.
-    #[inline(never)]
     fn in_truth(self, hash: &Key<'_>, mode: Mode) -> Result<(Option<Others>, u64), Error> {
         Ok(match (self, mode) {
             (Beside::Readers(latest), Mode::Read) => {
@@ -89,7 +88,6 @@ impl<'c> Store<'c> {
     }
 
     /// Checks that a key can be a lock's, and that this server serves it.
-    #[inline(always)]
     pub fn check(db: Db<'c>, key: &'c Str, access: Access) -> Result<LockName<'c>, Error> {
         let name = LockName::new(key.bytes(), is_cluster())?;
         if is_cluster() {
@@ -99,7 +97,6 @@ impl<'c> Store<'c> {
     }
 
     /// The keys of the lock of this name, which was checked.
-    #[inline(always)]
     pub fn of(db: Db<'c>, key: &'c Str, name: LockName<'c>, access: Access) -> Store<'c> {
         Store {
             db,
@@ -240,7 +237,6 @@ impl<'c> Store<'c> {
 
     /// Whether the end of a key that is there has passed. Where the server does
     /// not tell at which time it stands still, it lives while the server shows it.
-    #[inline(always)]
     pub fn is_past(&self, end: End) -> bool {
         end.is_past(self.now()) && !self.db.ctx().stands_still_unseen()
     }

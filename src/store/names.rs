@@ -60,7 +60,6 @@ pub(super) enum FieldName<'a> {
 
 impl<'a> LockName<'a> {
     /// Checks the name. `cluster`: the names made from it must hash to its slot.
-    #[inline(always)]
     pub fn new(name: &'a [u8], cluster: bool) -> Result<LockName<'a>, Error> {
         if is_derived(name) {
             return Err(Error::BadLockName(
