@@ -137,22 +137,6 @@ impl Key<'_> {
         }
     }
 
-    /// Sets or deletes two fields of a hash, one after the other.
-    pub fn hash_set_two(&self, [one, other]: [(&Str, Option<&Str>); 2]) {
-        // SAFETY: as in `hash_set`, with two fields.
-        unsafe {
-            api!(RedisModule_HashSet)(
-                self.raw(),
-                raw::REDISMODULE_HASH_NONE as c_int,
-                one.0.raw(),
-                one.1.map_or(DELETION, Str::raw),
-                other.0.raw(),
-                other.1.map_or(DELETION, Str::raw),
-                null_mut::<raw::RedisModuleString>(),
-            );
-        }
-    }
-
     /// The bytes of a string.
     pub fn string(&self) -> &[u8] {
         let mut len = 0;

@@ -151,7 +151,8 @@ impl<'c> Store<'c> {
         let Some(hash) = &self.hash else {
             return Ok(());
         };
-        hash.hash_set_two([(mode_field, Some(value)), (field, Some(one))]);
+        hash.hash_set(mode_field, Some(value));
+        hash.hash_set(field, Some(one));
         self.propagate(Plain::HSet, &[self.key, mode_field, value, field, one]);
         self.write_end(hash, None, after.end);
         self.db.signal_modified(self.key);
@@ -168,7 +169,8 @@ impl<'c> Store<'c> {
             self.delete_vacated();
             return false;
         };
-        hash.hash_set_two([(vacated, None), (field, Some(one))]);
+        hash.hash_set(field, Some(one));
+        hash.hash_set(vacated, None);
         self.propagate(Plain::HDel, &[self.key, vacated]);
         self.propagate(Plain::HSet, &[self.key, field, one]);
         self.write_end(hash, None, after.end);

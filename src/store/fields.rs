@@ -61,14 +61,8 @@ impl<'a> Fields<'a> {
         if !self.set.is_empty() {
             args.push(store.key);
             for (field, value) in &self.set {
+                hash.hash_set(field.str(), Some(value.str()));
                 args.extend([field.str(), value.str()]);
-            }
-            let mut pairs = args[1..].chunks_exact(4);
-            for pair in &mut pairs {
-                hash.hash_set_two([(pair[0], Some(pair[1])), (pair[2], Some(pair[3]))]);
-            }
-            if let [field, value] = *pairs.remainder() {
-                hash.hash_set(field, Some(value));
             }
             store.propagate(Plain::HSet, &args);
         }
