@@ -114,8 +114,10 @@ lazy_static! {
     });
 }
 
-/// Names of keys, fields and channels that were used lately.
-static NAMES: MainThread<Recent> = MainThread::new(Recent::new());
+lazy_static! {
+    /// Names of keys, fields and channels that were used lately.
+    static ref NAMES: MainThread<Recent> = MainThread::new(Recent::default());
+}
 
 /// Gives back what is kept for speed alone, before the module is unloaded.
 pub fn stop() {
