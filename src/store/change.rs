@@ -8,7 +8,7 @@ use super::numbering::{live_ends, renumber, ReadHold, Step, Steps};
 use super::propagation::Plain;
 use super::publish::whose;
 use super::snapshot::{Snapshot, StoredHash};
-use super::{text, Error, Owner, Store, Words, WORDS};
+use super::{text, Error, Owner, Store, WORDS};
 use crate::core::{announcement, Announcement, End, Lock, Mode};
 use crate::ffi::{Access, Key, Kind, Str, Text};
 use smallvec::SmallVec;
@@ -86,8 +86,8 @@ impl<'c> Store<'c> {
         mode: Mode,
         prepare: impl FnOnce(&mut Self),
     ) -> Result<(), Error> {
-        if snapshot.hash.is_none() && after.own.count() == 1 {
-            return self.write_first(owner, after, mode, prepare);
+        if self.vacated.is_some() && self.take_over(owner.write_field(), after, mode) {
+            return Ok(());
         }
         let mut fields = Fields::default();
         if snapshot.hash.map(|hash| hash.mode) != Some(mode) {
@@ -124,39 +124,6 @@ impl<'c> Store<'c> {
         for (owner, steps) in repaired {
             self.write_timeouts(owner, &steps, Opened::new());
         }
-        Ok(())
-    }
-
-    /// Writes a lock that was free: it has a single hold, as most have while
-    /// they live.
-    fn write_first(
-        &mut self,
-        owner: &Owner<'_>,
-        after: &Lock,
-        mode: Mode,
-        prepare: impl FnOnce(&mut Self),
-    ) -> Result<(), Error> {
-        let Words { mode: mode_field, read, write, one, .. } = &**WORDS;
-        let (value, field): (&Str, &Str) = match mode {
-            Mode::Read => (read, owner.read_field()),
-            Mode::Write => (write, owner.write_field()),
-        };
-        let first = after.own.reads.first().map(|end| Step::Set(1, *end));
-        let opened = self.open_new_timeouts(&[], owner, first.as_slice())?;
-
-        prepare(self);
-        if self.vacated.is_some() && self.take_over(field, after, mode) {
-            return Ok(());
-        }
-        let Some(hash) = &self.hash else {
-            return Ok(());
-        };
-        hash.hash_set(mode_field, Some(value));
-        hash.hash_set(field, Some(one));
-        self.propagate(Plain::HSet, &[self.key, mode_field, value, field, one]);
-        self.write_end(hash, None, after.end);
-        self.db.signal_modified(self.key);
-        self.write_timeouts(owner.bytes(), first.as_slice(), opened);
         Ok(())
     }
 
