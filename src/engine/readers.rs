@@ -8,8 +8,8 @@
 
 use super::state::Readers;
 use super::Engine;
-use crate::core::{End, Ends, Mode, Others};
-use crate::store::{Beside, Error, Owner, ReadScope, Snapshot, Store};
+use crate::core::{End, Ends, Mode};
+use crate::store::{Error, Owner, ReadScope, Snapshot, Store};
 
 /// From how many fields of the hash on ends are remembered.
 const MANY: usize = 8;
@@ -24,10 +24,7 @@ impl Engine {
     ) -> Result<Snapshot, Error> {
         match store.field_count() {
             0 if !store.exists() => return Ok(Snapshot::nothing()),
-            fields if fields < MANY && self.waits.is_empty() => {
-                return store.snapshot(owner, scope);
-            }
-            fields if fields < MANY => return self.snapshot_of_few(store, owner, scope),
+            fields if fields < MANY => return store.snapshot(owner, scope),
             _ => {}
         }
         let known = self.memory.get(store.lock());
@@ -35,32 +32,9 @@ impl Engine {
             self.remember_readers(store);
         }
         match self.latest_reader(store, owner)? {
-            Some(latest) => store.snapshot_beside(owner, Beside::Readers(latest)),
+            Some(latest) => store.snapshot_beside(owner, latest),
             None => store.snapshot(owner, scope),
         }
-    }
-
-    /// Looks at a lock with few holders. While somebody waits for it it is
-    /// remembered who writes.
-    fn snapshot_of_few(
-        &mut self,
-        store: &Store<'_>,
-        owner: &Owner<'_>,
-        scope: ReadScope,
-    ) -> Result<Snapshot, Error> {
-        let queue = self.waits.queue_mut(&store.lock());
-        let Some(queue) = queue.filter(|_| scope == ReadScope::Mode) else {
-            return store.snapshot(owner, scope);
-        };
-        let Some(writer) = queue.writer.as_ref().filter(|writer| ***writer != *owner.bytes())
-        else {
-            return store.snapshot(owner, scope);
-        };
-        let snapshot = store.snapshot_beside(owner, Beside::Writer(writer))?;
-        if snapshot.lock.others != Others::Writer {
-            queue.writer = None;
-        }
-        Ok(snapshot)
     }
 
     /// When the last of the others ends, if that is remembered and true.

@@ -62,8 +62,7 @@ impl LockTxn<'_, '_> {
         Ok(Acquired::Waiting)
     }
 
-    /// Has the queue remember who writes: all that come after this request look for that
-    /// owner first.
+    /// Has the queue remember who writes: the search for circles asks for that owner first.
     fn note_writer(&mut self, lock: &Lock) {
         let queue = self.engine.waits.queue_mut(&self.store.lock());
         if let Some(queue) = queue.filter(|queue| queue.writer.is_none()) {

@@ -56,31 +56,6 @@ pub enum ReadScope {
     Release,
 }
 
-/// What is known of the other holders of a lock before it is read.
-#[derive(Clone, Copy)]
-pub enum Beside<'a> {
-    /// If it is read: the last of them reads until then.
-    Readers(End),
-    /// Its writer is believed to be this owner. The hash is asked first.
-    Writer(&'a [u8]),
-}
-
-impl Beside<'_> {
-    /// Who it is, if it is true, and how many write holds there are.
-    fn in_truth(self, hash: &Key<'_>, mode: Mode) -> Result<(Option<Others>, u64), Error> {
-        Ok(match (self, mode) {
-            (Beside::Readers(latest), Mode::Read) => {
-                (Some(Others::Readers { latest: Some(latest) }), 0)
-            }
-            (Beside::Writer(writer), Mode::Write) => match write_count(hash, writer)? {
-                0 => (None, 0),
-                writes => (Some(Others::Writer), writes),
-            },
-            _ => (None, 0),
-        })
-    }
-}
-
 impl<'c> Store<'c> {
     /// The keys of the lock `key`, for reading or also for writing.
     pub fn open(db: Db<'c>, key: &'c Str, access: Access) -> Result<Store<'c>, Error> {
@@ -260,31 +235,23 @@ impl<'c> Store<'c> {
         self.snapshot_with(owner, scope, None)
     }
 
-    /// The lock's mode as `owner` sees it, where something is known of the other holders.
-    pub fn snapshot_beside(
-        &self,
-        owner: &Owner<'_>,
-        others: Beside<'_>,
-    ) -> Result<Snapshot, Error> {
-        self.snapshot_with(owner, ReadScope::Mode, Some(others))
+    /// The lock's mode as `owner` sees it, where the last of its other readers is known, if
+    /// it is read, to read until then.
+    pub fn snapshot_beside(&self, owner: &Owner<'_>, latest: End) -> Result<Snapshot, Error> {
+        self.snapshot_with(owner, ReadScope::Mode, Some(latest))
     }
 
     fn snapshot_with(
         &self,
         owner: &Owner<'_>,
         scope: ReadScope,
-        beside: Option<Beside<'_>>,
+        readers: Option<End>,
     ) -> Result<Snapshot, Error> {
         let Some(hash) = self.hash()? else {
             return Ok(Snapshot::nothing());
         };
         let mode = mode_of(hash)?;
-        let (others, writes) = match beside {
-            None => (None, 0),
-            Some(beside) => beside.in_truth(hash, mode)?,
-        };
-        let unknown = hash.field_count() - 1 - usize::from(writes > 0);
-        let (own, alone) = self.own(hash, mode, owner, unknown)?;
+        let (own, alone) = self.own(hash, mode, owner, hash.field_count() - 1)?;
         let single = alone && mode == Mode::Write && own.writes == 1 && own.reads == 0;
         let is_last = single && scope == ReadScope::Release;
         let stale = StoredHash { mode, end: if is_last { End::Never } else { end_of(hash) } };
@@ -297,9 +264,10 @@ impl<'c> Store<'c> {
             Mode::Write => holds.writes > 0,
         };
         let mut earliest = holds.reads.iter().copied().fold(stale.end, End::min);
-        let mut met = holds.count().saturating_add(writes);
-        let (others, stale_fields) = if let Some(others) = others {
-            (others, Vec::new())
+        let mut met = holds.count();
+        let readers = readers.filter(|_| mode == Mode::Read);
+        let (others, stale_fields) = if readers.is_some() {
+            (Others::Readers { latest: readers }, Vec::new())
         } else if alone || (scope == ReadScope::Mode && own_tells_mode) {
             (Others::None, Vec::new())
         } else {

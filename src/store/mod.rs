@@ -23,7 +23,7 @@ mod snapshot;
 pub use change::Forced;
 pub use holds::{Entry, Held};
 pub use key_events::{take_key_events, KeyEvent, What};
-pub use lock::{Beside, ReadScope, Store};
+pub use lock::{ReadScope, Store};
 pub use names::{hold_of_key, locks_of_key, LockName};
 pub use owner::Owner;
 pub use propagation::{listeners, set_listeners, Listeners};
