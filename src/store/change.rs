@@ -69,7 +69,7 @@ impl<'c> Store<'c> {
                 })?
             }
             Some(mode) => self.write(snapshot, owner, after, mode, |_| {})?,
-            None if snapshot.hash.is_some() => self.delete_lock(snapshot, owner)?,
+            None if snapshot.hash.is_some() => self.delete_lock(snapshot, owner),
             None => {}
         }
         let ended = announcement(snapshot.hash.map(|hash| hash.mode), lapsed, after.mode());
@@ -148,24 +148,25 @@ impl<'c> Store<'c> {
 
     /// Deletes the hash and the owner's timeout keys. Nobody else has a live
     /// one.
-    fn delete_lock(&mut self, snapshot: &Snapshot, owner: &Owner<'_>) -> Result<(), Error> {
+    fn delete_lock(&mut self, snapshot: &Snapshot, owner: &Owner<'_>) {
         if snapshot.single && self.awaited {
             self.vacated = Some(owner.write_field().to_text());
-            return Ok(());
+            return;
         }
-        if snapshot.own.read_holds.is_empty() {
-            self.delete_hash();
-            self.propagate_deletion(&[self.key]);
-            return Ok(());
-        }
-        let (steps, _) = renumber(&snapshot.own.read_holds, &[])?;
-        let timeouts: SmallVec<[Text; 2]> = steps
-            .iter()
-            .map(|step| text(&self.name.timeout(owner.bytes(), step.number())))
-            .collect();
         self.delete_hash();
+        let timeouts: SmallVec<[Text; 2]> =
+            self.live_timeouts(owner.bytes(), &snapshot.own.read_holds).collect();
         self.delete(Some(self.key), timeouts.iter());
-        Ok(())
+    }
+
+    /// The names of an owner's live timeout keys.
+    fn live_timeouts<'s>(
+        &'s self,
+        owner: &'s [u8],
+        read_holds: &'s [ReadHold],
+    ) -> impl Iterator<Item = Text> + use<'s, 'c> {
+        let live = (1..).zip(read_holds).filter(|(_, hold)| matches!(hold, ReadHold::Live(_)));
+        live.map(move |(number, _)| text(&self.name.timeout(owner, number)))
     }
 
     /// Removes the lock whoever holds it, with its timeout keys and its
@@ -195,10 +196,7 @@ impl<'c> Store<'c> {
         for Field { owner, stored } in found.iter().flat_map(|(_, fields)| fields) {
             holds = holds.saturating_add(mode.map_or(0, |mode| stored.live(mode)));
             if let Stored::Reads(read_holds) = stored {
-                let live = (1..)
-                    .zip(read_holds)
-                    .filter(|(_, read_hold)| matches!(read_hold, ReadHold::Live(_)));
-                timeouts.extend(live.map(|(n, _)| text(&self.name.timeout(owner, n))));
+                timeouts.extend(self.live_timeouts(owner, read_holds));
             }
         }
         if mode.is_some() {

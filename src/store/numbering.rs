@@ -48,8 +48,9 @@ impl Step {
 /// The steps from `read_holds` to holds with these `ends`, and the new count. The
 /// first holds are those that live; what is beyond them is new.
 pub(super) fn renumber(read_holds: &[ReadHold], ends: &[End]) -> Result<(Steps, u64), Error> {
-    if read_holds.is_empty() && ends.is_empty() {
-        return Ok((Steps::new(), 0));
+    if read_holds.is_empty() {
+        let steps = (1..).zip(ends).map(|(number, end)| Step::Set(number, *end)).collect();
+        return Ok((steps, ends.len() as u64));
     }
     let live: SmallVec<[(u64, End); 4]> = numbered(read_holds)
         .filter_map(|(number, read_hold)| match read_hold {
