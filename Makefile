@@ -2,11 +2,11 @@
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run build install uninstall deb test model-test engines test-engines test-deb test-redisson examples top bench bench-quick bench-docs bench-peers fmt lint
+.PHONY: help run build install uninstall deb test model-test engines test-engines test-deb test-redisson examples top bench bench-quick bench-docs bench-peers instructions fmt lint
 
 # Builds the benchmark, then runs it on a server that is known to be supported.
 BENCH = scripts/setup.sh build server && RWLOCK_SERVER=$$(scripts/server.sh) && export RWLOCK_SERVER && \
-	cargo bench --locked --bench compare --
+	cargo build --release --locked --example floor && cargo bench --locked --bench compare --
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,6 +59,10 @@ bench-docs: ## The same as bench, written to docs/benchmarks.md
 
 bench-peers: ## Install what bench can compare with: PostgreSQL, etcd (on Debian)
 	@scripts/setup.sh peers
+
+instructions: build ## Count the instructions of a lock and its unlock, and of the floor (needs valgrind)
+	cargo build --release --locked --example floor
+	@scripts/instructions.py target/release/librwlock.so target/release/examples/libfloor.so
 
 examples: ## Build, test and run the examples together (RWLOCK_EXAMPLES_ONLY="python go")
 	@scripts/examples.sh

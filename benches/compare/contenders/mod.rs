@@ -149,6 +149,22 @@ impl OnServer {
         })
     }
 
+    /// A module that makes only the server's calls that the contract cannot do without:
+    /// `benches/floor`.
+    pub fn floor(&self) -> Contender {
+        let counted: [&[&str]; 2] =
+            [&["floor.rlock", "floor.unlock"], &["floor.wlock", "floor.unlock"]];
+        self.contender("floor", b"+OK", counted, |lock, number| {
+            let (owner, lease) = (owner(number), DEFAULT_LEASE.to_string());
+            let take = |command| words(&[command, lock, &owner, &lease]);
+            Talk {
+                take: ["FLOOR.RLOCK", "FLOOR.WLOCK"].map(take),
+                give: ["READ", "WRITE"].map(|kind| words(&["FLOOR.UNLOCK", lock, &owner, kind])),
+                ..Talk::default()
+            }
+        })
+    }
+
     /// Lua that stands for Redisson's scripts, with its way of waiting: a process
     /// subscribes while any of its threads waits.
     pub fn redisson(&self, con: &mut Connection, processes: Processes) -> Contender {

@@ -1,6 +1,7 @@
 //! What is measured, in order.
 
 mod contended;
+mod floor;
 mod handoff;
 mod idle;
 mod locks;
@@ -21,8 +22,9 @@ use std::time::{Duration, Instant};
 
 pub type Measure = fn(&mut Bench);
 
-pub const ALL: [(&str, Measure); 10] = [
+pub const ALL: [(&str, Measure); 11] = [
     ("pairs", pairs::measure),
+    ("floor", floor::measure),
     ("contended", contended::measure),
     ("handoff", handoff::measure),
     ("memory", memory::measure),

@@ -12,7 +12,7 @@ use crate::stats::{alternate, Rounds};
 use std::time::Duration;
 
 /// How many locks the pairs go round.
-const LOCKS: usize = 100;
+pub const LOCKS: usize = 100;
 
 /// Many pairs of a contender, ready to be sent.
 pub struct Turn {
