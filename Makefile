@@ -2,7 +2,7 @@
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run build install uninstall deb test model-test engines test-engines test-deb test-redisson examples top bench bench-quick bench-docs bench-peers instructions fmt lint
+.PHONY: help run build install uninstall deb test model-test engines test-engines test-deb test-redisson examples top bench bench-quick bench-docs bench-peers instructions fmt lint test-msrv lint-scripts
 
 # Builds the benchmark, then runs it on a server that is known to be supported.
 BENCH = scripts/setup.sh build server && RWLOCK_SERVER=$$(scripts/server.sh) && export RWLOCK_SERVER && \
@@ -45,6 +45,9 @@ test-deb: build ## Install the package on a clean system and use it (as root, on
 	@scripts/setup.sh deb system
 	@scripts/test-deb.sh
 
+test-msrv: ## Build everything with the oldest Rust that Cargo.toml promises
+	@scripts/test-msrv.sh
+
 test-redisson: ## Share locks with the real Redisson, and soak both (SOAK_SECONDS=60)
 	@scripts/test-redisson.sh
 
@@ -78,3 +81,6 @@ lint: ## Check with clippy and rustdoc, warnings denied
 	@scripts/setup.sh build clippy
 	cargo clippy --release --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --release --locked --no-deps --document-private-items
+
+lint-scripts: ## Check the shell scripts (shellcheck) and the workflows (actionlint)
+	@scripts/lint-scripts.sh

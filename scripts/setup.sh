@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs what is missing. What is wanted: build, server, peers, deb, system, fmt,
-# clippy.
+# clippy, shellcheck, actionlint.
 set -eu
 
 fail() {
@@ -54,6 +54,8 @@ for want; do
         ;;
     fmt) cargo fmt --version >/dev/null 2>&1 || fail "no rustfmt: rustup component add rustfmt" ;;
     clippy) cargo clippy --version >/dev/null 2>&1 || fail "no clippy: rustup component add clippy" ;;
+    actionlint) have actionlint || have go || missing="$missing golang-go" ;;
+    shellcheck) have shellcheck || missing="$missing shellcheck" ;;
     esac
 done
 [ -n "$missing" ] || exit 0
