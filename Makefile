@@ -2,7 +2,7 @@
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run build install uninstall deb test model-test engines test-engines test-deb test-redisson examples top bench bench-quick bench-docs bench-peers instructions fmt lint test-msrv lint-scripts
+.PHONY: help run build install uninstall deb test model-test engines test-engines test-deb test-redisson examples top bench bench-quick bench-docs bench-peers instructions fmt lint test-msrv lint-scripts test-docker
 
 # Builds the benchmark, then runs it on a server that is known to be supported.
 BENCH = scripts/setup.sh build server && RWLOCK_SERVER=$$(scripts/server.sh) && export RWLOCK_SERVER && \
@@ -44,6 +44,10 @@ test-engines: ## Run the integration tests on each of them (ENGINES="redis-7.0 v
 test-deb: build ## Install the package on a clean system and use it (as root, on Debian)
 	@scripts/setup.sh deb system
 	@scripts/test-deb.sh
+
+test-docker: ## Build the Dockerfile on Debian's own Rust and Redis, and use the image (as root, on Debian)
+	@scripts/setup.sh docker system
+	@scripts/test-docker.sh
 
 test-msrv: ## Build everything with the oldest Rust that Cargo.toml promises
 	@scripts/test-msrv.sh

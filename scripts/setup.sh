@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs what is missing. What is wanted: build, server, peers, deb, system, fmt,
-# clippy, shellcheck, actionlint.
+# Installs what is missing. What is wanted: build, server, peers, deb, system, docker,
+# fmt, clippy, shellcheck, actionlint.
 set -eu
 
 fail() {
@@ -48,6 +48,7 @@ for want; do
         have debootstrap || missing="$missing debootstrap"
         have ip || missing="$missing iproute2"
         ;;
+    docker) have buildah || missing="$missing buildah" ;;
     peers)
         have postgres || any /usr/lib/postgresql/*/bin/postgres || missing="$missing postgresql"
         have etcd || missing="$missing etcd-server"
