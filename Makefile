@@ -46,7 +46,6 @@ test-deb: build ## Install the package on a clean system and use it (as root, on
 	@scripts/test-deb.sh
 
 test-docker: ## Build the Dockerfile on Debian's own Rust and Redis, and use the image (as root, on Debian)
-	@scripts/setup.sh docker system
 	@scripts/test-docker.sh
 
 test-msrv: ## Build everything with the oldest Rust that Cargo.toml promises

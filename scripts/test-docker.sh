@@ -2,18 +2,24 @@
 # Builds the Dockerfile, starts containers from the image and takes locks in them. In
 # place of the official images it uses two made from Debian's archive. So it needs
 # neither Docker nor a registry of images: buildah alone, as root, with namespaces.
+# Exits 3 where these cannot be had.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+
+not_run() {
+    echo "test-docker: NOT RUN: $*" >&2
+    exit 3
+}
 
 # The first release whose Rust can build the module. Its Redis is 8.0.
 suite=trixie
 mirror=$(scripts/mirror.sh || :)
-if [ -z "$mirror" ]; then
-    echo "test-docker: the images are made from Debian's archive, and this system has no apt sources for it" >&2
-    exit 1
-fi
+[ -n "$mirror" ] || not_run "the images are made from Debian's archive, and this system has no apt sources for it"
+unshare --mount --pid --net --fork true || not_run "no namespaces"
+scripts/setup.sh docker system || not_run "no buildah or debootstrap"
 work=$(mktemp -d)
-trap 'rm -rf --one-file-system "$work"' EXIT
+# What an interrupted step had started may still write there for a moment.
+trap 'rm -rf --one-file-system "$work" || { sleep 1; rm -rf --one-file-system "$work"; }' EXIT
 mkdir "$work"/{cargo,data,tmp}
 
 # Nothing of it is kept, nor mixed with the system's own images. chroot and the low
