@@ -11,7 +11,7 @@ mod ffi;
 mod server;
 mod store;
 
-use ffi::{Ctx, ServerAlloc};
+use ffi::{guarded, Ctx, ServerAlloc};
 use redis_module::{redis_module, Context, RedisString, Status};
 
 /// The version as the server shows it: 10000 · major + 100 · minor + patch. It
@@ -31,7 +31,7 @@ const fn number(digits: &str) -> i32 {
 }
 
 fn load(context: &Context, args: &[RedisString]) -> Status {
-    match try_load(context, args) {
+    match guarded(|| try_load(context, args)).and_then(|loaded| loaded) {
         Ok(()) => Status::Ok,
         Err(reason) => {
             context.log_warning(&format!("rwlock: not loaded: {reason}"));
@@ -43,8 +43,8 @@ fn load(context: &Context, args: &[RedisString]) -> Status {
 fn try_load(context: &Context, args: &[RedisString]) -> Result<(), String> {
     let ctx = Ctx::of_load(context).ok_or("the server gave no context")?;
     server::check(ctx)?;
+    ffi::watch_panics::<server::Recovery>();
     let args: Vec<&[u8]> = args.iter().map(|arg| arg.as_slice()).collect();
-    ffi::log_panics();
     let settings = server::load_settings(ctx, &args)?;
     store::init(ctx)?;
     // What the server keeps of a load that failed would call code that is gone.
@@ -55,7 +55,8 @@ fn try_load(context: &Context, args: &[RedisString]) -> Result<(), String> {
 }
 
 fn unload(context: &Context) -> Status {
-    match Ctx::of_load(context).map_or(Ok(()), server::stop) {
+    let stopped = guarded(|| Ctx::of_load(context).map_or(Ok(()), server::stop));
+    match stopped.and_then(|stopped| stopped) {
         Ok(()) => Status::Ok,
         Err(reason) => {
             context.log_warning(&format!("rwlock: not unloaded: {reason}"));

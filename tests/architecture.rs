@@ -179,7 +179,7 @@ impl<'s> Uses<'s> {
             _ => return None,
         }
         while let [word, tail @ ..] = rest {
-            let child = [&module[..], &[word.clone()]].concat();
+            let child = [&module[..], std::slice::from_ref(word)].concat();
             if word == "super" {
                 module.pop();
             } else if self.files.contains_key(&child) {

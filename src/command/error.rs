@@ -34,7 +34,7 @@ impl Error {
     /// The line of the reply to `command`.
     pub fn text(&self, command: &str) -> String {
         use engine::Error::{
-            Busy, Deadlock, Elsewhere, InvalidExpire, InvalidTimeout, NoSession, NotHeld,
+            Busy, Deadlock, Elsewhere, Internal, InvalidExpire, InvalidTimeout, NoSession, NotHeld,
             OtherUpgrade, Stopped, Store, TooMany, TooManyWaiters,
         };
         match self {
@@ -57,6 +57,7 @@ impl Error {
                 "ERR SESSION needs a client connection, there is none here".into()
             }
             Error::Engine(Elsewhere(error)) => error.clone(),
+            Error::Engine(Internal) => "ERR internal error: the server's log tells more".into(),
             Error::NotAnInteger => "ERR value is not an integer or out of range".into(),
             Error::NotPositive => "ERR value is out of range, must be positive".into(),
             Error::InvalidExpire | Error::Engine(InvalidExpire) => {

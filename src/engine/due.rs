@@ -33,7 +33,7 @@ impl Engine {
                 false => self.timers.next_waiter(pass.now),
             };
             match next {
-                NextTimer::Fires(timer) => self.run_timer(ctx, timer),
+                NextTimer::Fires(timer) => self.run_guarded(ctx, timer),
                 NextTimer::Moved => {}
                 NextTimer::Nothing => break,
             }
@@ -44,7 +44,7 @@ impl Engine {
         }
         if may_write && !self.timers.unfinished && std::mem::take(&mut self.waits.needs_search) {
             // All who may get in have got in.
-            self.break_all_circles(ctx, &pass);
+            self.step(|engine| engine.break_all_circles(ctx, &pass));
         }
         self.collect_garbage(&pass);
         self.timers.writes_from = match may_write {
@@ -58,10 +58,16 @@ impl Engine {
     pub(super) fn run_timers(&mut self, ctx: Ctx<'_>, pass: &Pass) {
         loop {
             match self.timers.next(pass.now) {
-                NextTimer::Fires(timer) => self.run_timer(ctx, timer),
+                NextTimer::Fires(timer) => self.run_guarded(ctx, timer),
                 NextTimer::Moved => {}
                 NextTimer::Nothing => return,
             }
+        }
+    }
+
+    fn run_guarded(&mut self, ctx: Ctx<'_>, timer: Timer) {
+        if self.step(|engine| engine.run_timer(ctx, timer)).is_none() {
+            self.do_again(ctx, timer);
         }
     }
 

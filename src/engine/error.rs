@@ -35,6 +35,8 @@ pub enum Error {
     /// The engine is at work: another module calls from a key event that the server raised
     /// in the middle of that.
     Busy,
+    /// A panic ended the request; the log says which.
+    Internal,
 }
 
 impl From<store::Error> for Error {

@@ -30,6 +30,9 @@ const REFUSED_GRANT: Millis = 10;
 /// Where many locks are waited for, at most this many such tries in a ms.
 const REFUSED_GRANTS_IN_MS: usize = 10;
 
+/// Work that ended in a panic: the log does not fill up if it always does.
+pub(super) const AFTER_PANIC: Millis = 100;
+
 /// All that is due, while the server takes no writes.
 pub(super) const NO_WRITES: Millis = 10;
 

@@ -18,6 +18,7 @@ mod intervals;
 mod last_owner;
 mod pass;
 mod readers;
+mod recovery;
 mod release;
 mod request;
 mod returns;
@@ -59,6 +60,8 @@ pub struct Engine {
     /// Locks that are forgotten, and whose memory is not given back yet.
     garbage: Garbage,
     timers: Timers,
+    /// Whether a step ended in a panic since this was last asked.
+    panicked: bool,
     clock: Clock,
     waits: WaitList<LockId, WaitRequest>,
     deliveries: Deliveries,

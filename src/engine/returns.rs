@@ -74,8 +74,10 @@ impl Engine {
     /// Gives a hold back, now or when its slot is served again. It is bound to nobody
     /// from now on.
     fn give_back_lost(&mut self, ctx: Ctx<'_>, id: TrackedId) {
-        match self.give_back_tracked(ctx, id) {
-            Err(Error::Store(error)) if error.is_unserved() => {
+        // What ends in a panic is not tried again: then the hold ends with its lease.
+        let given_back = self.step(|engine| engine.give_back_tracked(ctx, id));
+        match given_back {
+            Some(Err(Error::Store(error))) if error.is_unserved() => {
                 self.bind(id, None);
                 self.give_back_later(ctx, id);
             }

@@ -7,6 +7,7 @@ use super::transaction::LockTxn;
 use super::{Engine, Error};
 use crate::core::wait::{self, Attempt, Ended, Holders, Holding, Locks, WaitList};
 use crate::core::{Mode, OwnerId, WaiterId};
+use crate::ffi::guarded;
 use crate::store::{Owner, Store};
 
 impl LockTxn<'_, '_> {
@@ -36,8 +37,13 @@ impl LockTxn<'_, '_> {
             engine.try_again(store);
             return;
         }
-        serve(self, &lock);
+        let served = guarded(|| serve(self, &lock));
         let LockTxn { engine, store } = self;
+        if served.is_err() {
+            // What freed the lock is done all the same.
+            engine.note_panic();
+            return engine.schedule_within(store, intervals::AFTER_PANIC);
+        }
         if engine.has_queue(store) {
             let mode = engine.memory.get(store.lock()).and_then(|known| known.mode);
             let soon = intervals::of_queue(engine.waits.queue_count(), store, mode);
@@ -97,17 +103,20 @@ impl Locks for LockTxn<'_, '_> {
     }
 
     fn attempt(&mut self, id: WaiterId) -> Attempt<Grant, Error> {
-        let Some(waiter) = self.engine.waits.get(id) else {
-            return Attempt::NotYet;
-        };
-        let (terms, name) = (waiter.request.terms, waiter.request.name.clone());
-        let outcome = Owner::new(&name)
-            .map_err(Error::from)
-            .and_then(|owner| self.try_acquire(&owner, terms, Queueing::Served));
+        let outcome = guarded(|| {
+            let WaitRequest { terms, name, .. } = self.engine.waits.get(id)?.request.clone();
+            let owner = Owner::new(&name).map_err(Error::from);
+            Some(owner.and_then(|owner| self.try_acquire(&owner, terms, Queueing::Served)))
+        });
         match outcome {
-            Ok(Outcome::Granted(grant)) => Attempt::Granted(grant),
-            Ok(Outcome::Refused(_)) => Attempt::NotYet,
-            Err(error) => Attempt::Failed(error),
+            Ok(Some(Ok(Outcome::Granted(grant)))) => Attempt::Granted(grant),
+            Ok(Some(Ok(Outcome::Refused(_))) | None) => Attempt::NotYet,
+            Ok(Some(Err(error))) => Attempt::Failed(error),
+            Err(_) => {
+                // It may be half granted, so it must not be tried again.
+                self.engine.schedule_changed(self.store.lock());
+                Attempt::Failed(Error::Internal)
+            }
         }
     }
 

@@ -64,12 +64,13 @@ impl Engine {
     ) -> Result<(), Error> {
         let tracked = self.tracked.get(id);
         let renewed = tracked.and_then(|tracked| Some((tracked.hold, tracked.session?.lease)));
-        if let (Some((hold, lease)), Some(store)) = (renewed, Store::on_its_way(db, key)?) {
+        if let (Some((hold, lease)), Some(mut store)) = (renewed, Store::on_its_way(db, key)?) {
             let number = match hold {
                 Hold::Read(number) => Some(number),
                 Hold::Write => None,
             };
-            store.lengthen(owner, number, super::end_of(&store, lease)?)?;
+            let end = super::end_of(&store, lease)?;
+            store.lengthen(owner, number, end)?;
         }
         Ok(())
     }

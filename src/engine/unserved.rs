@@ -29,6 +29,11 @@ impl Engine {
     /// Looks at a key that nobody has named in a command, and that may be a lock. The error
     /// says why it cannot be looked at now.
     pub(super) fn discover(&mut self, db: Db<'_>, key: &Text) -> Result<(), store::Error> {
+        // One that ends in a panic is left alone.
+        self.step(|engine| engine.try_to_adopt(db, key)).unwrap_or(Ok(()))
+    }
+
+    fn try_to_adopt(&mut self, db: Db<'_>, key: &Text) -> Result<(), store::Error> {
         // To open a key for writing is a use of it, which shows in its idle time: only a lock
         // is opened for that.
         match Store::open(db, key, Access::Read) {

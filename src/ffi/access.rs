@@ -5,19 +5,19 @@ use super::{api, CommandDocs, Ctx, Str, Text};
 use redis_module::raw;
 use std::ffi::{c_int, CString};
 use std::io;
+use std::marker::PhantomData;
 
 /// The ACL category that all commands are in.
 const CATEGORY: &str = "rwlock";
 
-impl Ctx<'_> {
+impl<'a> Ctx<'a> {
     /// Adds the category of this module, where the server takes any (Redis
     /// 7.4, Valkey 8.0). It outlives the module, and is found there when that
     /// is loaded again. What is wrong is said in the error.
     pub fn add_acl_category(self) -> Result<(), String> {
         let failed = |why: String| format!("cannot add the ACL category {CATEGORY}: {why}");
         let name = CString::new(CATEGORY).map_err(|error| failed(error.to_string()))?;
-        // SAFETY: a valid context, of a module that is being loaded; the
-        // server copies the name. The pointer is set at load, or stays None.
+        // SAFETY: the context lives as long as `self`, and the server copies the name.
         let status = unsafe {
             match raw::RedisModule_AddACLCategory {
                 Some(add) => add(self.raw(), name.as_ptr()),
@@ -39,13 +39,13 @@ impl Ctx<'_> {
         command: *mut raw::RedisModuleCommand,
         docs: &CommandDocs,
     ) -> bool {
-        // SAFETY: the pointers are set at load, or stay None.
+        // SAFETY: nothing writes to the pointers after the load.
         let (set, add) =
             unsafe { (raw::RedisModule_SetCommandACLCategories, raw::RedisModule_AddACLCategory) };
         let own = if add.is_some() { CATEGORY } else { "" };
         match (set, CString::new(format!("{own} {}", docs.categories).trim_start())) {
-            // SAFETY: a valid command of a module that is being loaded; the
-            // server reads the names and keeps none.
+            // SAFETY: the server keeps a command as long as its module is loaded, and copies
+            // the names.
             (Some(set), Ok(names)) => unsafe {
                 set(command, names.as_ptr()) == raw::REDISMODULE_OK as c_int
             },
@@ -59,7 +59,7 @@ impl Ctx<'_> {
     /// rules anew then, and crashes at one that names a command which is gone
     /// (valkey-io/valkey#2797; Valkey 9.1 refuses by itself).
     pub fn acl_names_commands(self) -> bool {
-        // SAFETY: the pointer is set at load, or stays None.
+        // SAFETY: nothing writes to the pointer after the load.
         let applies_anew = unsafe { raw::RedisModule_SetCommandACLCategories };
         let named = |rules: &Vec<u8>| {
             let rules = String::from_utf8_lossy(rules).to_ascii_lowercase();
@@ -72,8 +72,8 @@ impl Ctx<'_> {
 
     /// The rules of each user.
     fn acl_list(self) -> Vec<Vec<u8>> {
-        // SAFETY: a valid context, strings as the format says; the texts are
-        // copied before the reply, which owns its elements, is freed.
+        // SAFETY: the context lives as long as `self`. `c` stands for one C string. The reply
+        // owns its elements and texts, which are copied before it is freed.
         unsafe {
             let reply = api!(RedisModule_Call)(
                 self.raw(),
@@ -99,25 +99,26 @@ impl Ctx<'_> {
     }
 
     /// The user whose command runs.
-    pub fn user(self) -> User {
+    pub fn user(self) -> User<'a> {
         if !self.has_user() {
             return User::Anybody;
         }
-        // SAFETY: a valid context with a user; the name is ours to free, and
-        // read only while it lives.
+        // SAFETY: the context lives as long as `self` and has a user, as was asked above. The
+        // name that the server makes is the caller's.
         let found = unsafe {
             Text::adopt(api!(RedisModule_GetCurrentUserName)(self.raw()))
                 .map(|name| api!(RedisModule_GetModuleUserFromUserName)(name.raw()))
         };
-        found.filter(|user| !user.is_null()).map_or(User::Nobody, |user| User::Named(Named(user)))
+        found
+            .filter(|user| !user.is_null())
+            .map_or(User::Nobody, |user| User::Named(Named(user, PhantomData)))
     }
 
     /// Whether there is one: the server crashes when it is asked for the name
     /// of none. A call as that user is refused first of all when there is none;
     /// this one is refused in any case, as it has no arguments.
     fn has_user(self) -> bool {
-        // SAFETY: a valid context; the format says that there are no arguments
-        // and that it is the user who calls. A refused call has no reply.
+        // SAFETY: the context lives as long as `self`. `C` stands for no argument.
         unsafe {
             let reply = api!(RedisModule_Call)(self.raw(), c"GET".as_ptr(), c"C".as_ptr());
             let refusal = io::Error::last_os_error().raw_os_error();
@@ -130,16 +131,16 @@ impl Ctx<'_> {
 }
 
 /// A user of the server, as far as its key permissions go.
-pub enum User {
+pub enum User<'a> {
     /// None: what runs is not bound by any ACL.
     Anybody,
     /// One of the server's users.
-    Named(Named),
+    Named(Named<'a>),
     /// One that the server does not know.
     Nobody,
 }
 
-impl User {
+impl User<'_> {
     /// Whether the user may read this key.
     pub fn may_read(&self, key: &[u8]) -> bool {
         match self {
@@ -151,22 +152,22 @@ impl User {
 }
 
 /// A user's handle, good while the command runs.
-pub struct Named(*mut raw::RedisModuleUser);
+pub struct Named<'a>(*mut raw::RedisModuleUser, PhantomData<&'a ()>);
 
-impl Named {
+impl Named<'_> {
     fn may_read(&self, key: &Str) -> bool {
         let reading = raw::REDISMODULE_CMD_KEY_ACCESS as c_int;
-        // SAFETY: the handle is ours, and its user lives as long as the
-        // command runs; a valid string.
+        // SAFETY: the server keeps a user as long as a command of it runs, and `Named` does not
+        // outlive the command.
         let status =
             unsafe { api!(RedisModule_ACLCheckKeyPermissions)(self.0, key.raw(), reading) };
         status == raw::REDISMODULE_OK as c_int
     }
 }
 
-impl Drop for Named {
+impl Drop for Named<'_> {
     fn drop(&mut self) {
-        // SAFETY: frees the handle, which is ours, not the server's user.
+        // SAFETY: `user` got the handle, and a drop happens once. The user itself stays.
         unsafe { api!(RedisModule_FreeModuleUser)(self.0) };
     }
 }

@@ -24,7 +24,7 @@ unsafe impl GlobalAlloc for ServerAlloc {
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: as in `alloc`; the caller hands back what that gave.
+        // SAFETY: the caller hands back a block of `alloc`, which asked the same allocator.
         unsafe {
             match raw::RedisModule_Free {
                 Some(free) => free(block.cast()),
@@ -34,8 +34,8 @@ unsafe impl GlobalAlloc for ServerAlloc {
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: as in `alloc`. Alignments beyond 16 take the slow road, for
-        // a server's realloc promises no more.
+        // SAFETY: the caller hands back a block of `alloc`, which asked the same allocator. The
+        // server's realloc aligns to 16 bytes and no more: larger alignments are copied.
         unsafe {
             match raw::RedisModule_Realloc {
                 Some(realloc) if layout.align() <= 16 => realloc(block.cast(), size).cast(),

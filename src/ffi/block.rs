@@ -10,9 +10,12 @@ use redis_module::raw;
 use std::ffi::{c_int, c_void};
 use std::ptr::{null_mut, NonNull};
 
-/// A client that waits for an answer.
-#[derive(Debug)]
-pub struct Blocked(NonNull<raw::RedisModuleBlockedClient>);
+/// A client that waits for an answer. It is unblocked when this is dropped, without an
+/// answer of ours if it has got none: then it is told that the request failed.
+pub struct Blocked {
+    client: NonNull<raw::RedisModuleBlockedClient>,
+    answer: Option<Box<Answer>>,
+}
 
 /// Tells a blocked client from the others, also when it is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -43,19 +46,18 @@ impl Ctx<'_> {
     /// Blocks the client whose command is running, which then gets no other
     /// reply. None where the server does not allow it.
     pub fn block<H: OnBlocked>(self) -> Option<Blocked> {
-        // SAFETY: a valid context in a command; callbacks that live as long as
-        // the module. A timeout of 0 is none: the module has its own timer.
+        // SAFETY: the context is a command's, for only that has a client to block, and the
+        // server unloads no module that has blocked clients: so the callbacks are there as
+        // long as the client waits.
         unsafe {
-            let client = api!(RedisModule_BlockClient)(
-                self.raw(),
-                Some(deliver),
-                Some(unblocked::<H>),
-                Some(free::<H>),
-                0,
-            );
+            let block = api!(RedisModule_BlockClient);
+            // Looked for first: a client that is blocked is told of a panic by nobody.
+            let on_disconnect = api!(RedisModule_SetDisconnectCallback);
+            // A timeout of 0 is none: the module has a timer of its own.
+            let client = block(self.raw(), Some(deliver), Some(unblocked::<H>), Some(free::<H>), 0);
             let client = NonNull::new(client)?;
-            api!(RedisModule_SetDisconnectCallback)(client.as_ptr(), Some(left::<H>));
-            Some(Blocked(client))
+            on_disconnect(client.as_ptr(), Some(left::<H>));
+            Some(Blocked { client, answer: None })
         }
     }
 }
@@ -63,23 +65,38 @@ impl Ctx<'_> {
 impl Blocked {
     /// Which one it is.
     pub fn id(&self) -> BlockedId {
-        BlockedId(self.0.as_ptr() as usize)
+        BlockedId(self.client.as_ptr() as usize)
     }
 
     /// Answers it. `number` comes back with [`OnBlocked::answered`].
-    pub fn answer(self, number: u64, reply: Reply) {
-        let answer = Box::new(Answer { number, reply, delivered: false });
-        self.unblock(Box::into_raw(answer).cast());
+    pub fn answer(mut self, number: u64, reply: Reply) {
+        self.answer = Some(Box::new(Answer { number, reply, delivered: false }));
+        self.unblock();
+        // Where that panics, the drop tries once more.
+        std::mem::forget(self);
     }
 
-    /// Lets go of one that needs no answer any more.
-    pub fn dismiss(self) {
-        self.unblock(null_mut());
+    /// Lets go of one that needs no answer any more: it has left, or the server answers it.
+    pub fn dismiss(mut self) {
+        self.unblock();
+        std::mem::forget(self);
     }
 
-    fn unblock(self, answer: *mut c_void) {
-        // SAFETY: blocked once, and `self` is used up: unblocked once.
-        unsafe { api!(RedisModule_UnblockClient)(self.0.as_ptr(), answer) };
+    /// May panic before it has unblocked the client, and not after.
+    fn unblock(&mut self) {
+        // SAFETY: the handle comes from BlockClient and is used up here, once: no caller
+        // uses `self` after this has returned. `free` takes the answer back.
+        unsafe {
+            let unblock = api!(RedisModule_UnblockClient);
+            let answer = self.answer.take().map_or(null_mut(), Box::into_raw);
+            unblock(self.client.as_ptr(), answer.cast());
+        }
+    }
+}
+
+impl Drop for Blocked {
+    fn drop(&mut self) {
+        self.unblock();
     }
 }
 
@@ -88,15 +105,19 @@ unsafe extern "C" fn deliver(
     _argv: *mut *mut raw::RedisModuleString,
     _argc: c_int,
 ) -> c_int {
-    // SAFETY: the server calls us on its main thread with a context, and gives
-    // us the answer back that `answer` gave it, or null.
-    let _ = guard::guarded(|| unsafe {
-        let answer: *mut Answer = api!(RedisModule_GetBlockedClientPrivateData)(ctx).cast();
-        if let (Some(ctx), Some(answer)) = (Ctx::new(ctx), answer.as_mut()) {
-            ctx.reply(&answer.reply);
-            answer.delivered = true;
-        }
+    // SAFETY: the context lives for this call. The answer is the one that `unblock` gave to
+    // the server, or null; nobody else has it until the server gives it to `free`.
+    let answer = guard::callback(|| unsafe {
+        api!(RedisModule_GetBlockedClientPrivateData)(ctx).cast::<Answer>().as_mut()
     });
+    // SAFETY: as above.
+    if let Some(ctx) = unsafe { Ctx::new(ctx) } {
+        match answer {
+            Ok(Some(answer)) => answer.delivered = ctx.reply_or_error(&answer.reply),
+            Ok(None) => _ = ctx.reply_or_error(&Reply::Error("ERR internal error".into())),
+            Err(panic) => _ = ctx.reply_or_error(&Reply::internal_error(&panic)),
+        }
+    }
     raw::REDISMODULE_OK as c_int
 }
 
@@ -105,13 +126,16 @@ unsafe extern "C" fn unblocked<H: OnBlocked>(
     _argv: *mut *mut raw::RedisModuleString,
     _argc: c_int,
 ) -> c_int {
-    // SAFETY: the server calls us on its main thread with a context.
-    let _ = guard::guarded(|| unsafe {
-        let client = api!(RedisModule_GetBlockedClientHandle)(ctx);
-        if let Some(ctx) = Ctx::new(ctx) {
-            ctx.reply(&H::unblocked(ctx, BlockedId(client as usize)));
-        }
+    // SAFETY: the server lends us the context for this call.
+    let Some(ctx) = (unsafe { Ctx::new(ctx) }) else {
+        return raw::REDISMODULE_ERR as c_int;
+    };
+    let reply = guard::callback(|| {
+        // SAFETY: the context is that of a blocked client, which has a handle.
+        let client = unsafe { api!(RedisModule_GetBlockedClientHandle)(ctx.raw()) };
+        H::unblocked(ctx, BlockedId(client as usize))
     });
+    ctx.reply_or_error(&reply.unwrap_or_else(|panic| Reply::internal_error(&panic)));
     raw::REDISMODULE_OK as c_int
 }
 
@@ -119,14 +143,18 @@ unsafe extern "C" fn left<H: OnBlocked>(
     _ctx: *mut raw::RedisModuleCtx,
     client: *mut raw::RedisModuleBlockedClient,
 ) {
-    let _ = guard::guarded(|| H::left(BlockedId(client as usize)));
+    // The recovery dismisses a client that this leaves behind.
+    let _ = guard::callback(|| H::left(BlockedId(client as usize)));
 }
 
 unsafe extern "C" fn free<H: OnBlocked>(ctx: *mut raw::RedisModuleCtx, answer: *mut c_void) {
-    // SAFETY: the server hands each answer here once; it came from a box.
+    if answer.is_null() {
+        return;
+    }
+    // SAFETY: `unblock` made it from a box, and the server gives it here once, at the end.
     let answer = unsafe { Box::from_raw(answer.cast::<Answer>()) };
-    // SAFETY: the server calls us on its main thread with a context.
+    // SAFETY: the server lends us the context for this call.
     if let Some(ctx) = unsafe { Ctx::new(ctx) } {
-        let _ = guard::guarded(|| H::answered(ctx, answer.number, answer.delivered));
+        let _ = guard::callback(|| H::answered(ctx, answer.number, answer.delivered));
     }
 }

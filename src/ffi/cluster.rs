@@ -6,7 +6,7 @@ use std::ffi::c_int;
 
 /// A reply of a command that was called, as far as it is text, numbers and lists.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Tree {
+pub enum CallReply {
     /// Anything else.
     Nothing,
     /// A number.
@@ -14,15 +14,15 @@ pub enum Tree {
     /// A text.
     Text(Vec<u8>),
     /// A list; a map is one of names and values in turn.
-    List(Vec<Tree>),
+    List(Vec<CallReply>),
 }
 
 impl Ctx<'_> {
     /// The reply of CLUSTER SHARDS; None when the server gives none, as where the command
     /// was renamed.
-    pub fn cluster_shards(self) -> Option<Tree> {
-        // SAFETY: valid context and strings, as the format says; the reply is copied before
-        // it is freed.
+    pub fn cluster_shards(self) -> Option<CallReply> {
+        // SAFETY: the context lives as long as `self`. `c` stands for one C string. The reply
+        // is copied before it is freed.
         unsafe {
             let reply = api!(RedisModule_Call)(
                 self.raw(),
@@ -41,7 +41,7 @@ impl Ctx<'_> {
 
     /// The id of this node; None outside of a cluster.
     pub fn node_id(self) -> Option<Vec<u8>> {
-        // SAFETY: no arguments; the id is null or this many bytes, which are copied.
+        // SAFETY: the server keeps the id, which has this many bytes, as long as it runs.
         unsafe {
             let id = api!(RedisModule_GetMyClusterID)();
             let len = raw::REDISMODULE_NODE_ID_LEN as usize;
@@ -60,7 +60,7 @@ impl Ctx<'_> {
             db: 0,
         };
         let into = std::ptr::from_mut(&mut info).cast();
-        // SAFETY: the server fills in an info of this version.
+        // SAFETY: `info` says its version, so the server writes no more than it has room for.
         let status = unsafe { api!(RedisModule_GetClientInfoById)(into, client) };
         let tls = u64::from(raw::REDISMODULE_CLIENTINFO_FLAG_SSL);
         status == raw::REDISMODULE_OK as c_int && info.flags & tls != 0
@@ -69,27 +69,27 @@ impl Ctx<'_> {
 
 /// # Safety
 /// `reply` is null or a reply that is not freed while this runs.
-unsafe fn tree(reply: *mut raw::RedisModuleCallReply) -> Tree {
+unsafe fn tree(reply: *mut raw::RedisModuleCallReply) -> CallReply {
     if reply.is_null() {
-        return Tree::Nothing;
+        return CallReply::Nothing;
     }
-    // SAFETY: a valid reply; its elements live as long as it does.
+    // SAFETY: the caller keeps the reply, which owns its elements and texts.
     unsafe {
         match api!(RedisModule_CallReplyType)(reply) as isize {
             raw::REDISMODULE_REPLY_INTEGER => {
-                Tree::Integer(api!(RedisModule_CallReplyInteger)(reply))
+                CallReply::Integer(api!(RedisModule_CallReplyInteger)(reply))
             }
             raw::REDISMODULE_REPLY_STRING => {
                 let mut len = 0;
                 let text = api!(RedisModule_CallReplyStringPtr)(reply, &mut len);
-                Tree::Text(std::slice::from_raw_parts(text.cast(), len).to_vec())
+                CallReply::Text(std::slice::from_raw_parts(text.cast(), len).to_vec())
             }
             raw::REDISMODULE_REPLY_ARRAY => {
                 let len = api!(RedisModule_CallReplyLength)(reply);
                 let element = |at| tree(api!(RedisModule_CallReplyArrayElement)(reply, at));
-                Tree::List((0..len).map(element).collect())
+                CallReply::List((0..len).map(element).collect())
             }
-            _ => Tree::Nothing,
+            _ => CallReply::Nothing,
         }
     }
 }

@@ -85,9 +85,8 @@ impl Ctx<'_> {
         if self.create_command(&strings.name, Some(entry::<C>), &strings.flags, first_key) != ok {
             return Err(failed("create"));
         }
-        // SAFETY: a valid context, a command that was just made, and an info
-        // whose strings and arrays live until the call is over; the server
-        // copies them.
+        // SAFETY: the context lives as long as `self`, and the command was made above. The
+        // strings and arrays outlive the call, and the server copies them.
         let (command, status) = unsafe {
             let command = api!(RedisModule_GetCommand)(self.raw(), strings.name.as_ptr());
             let mut args = arg_infos(&strings.args);
@@ -122,22 +121,20 @@ unsafe extern "C" fn entry<C: Run>(
     argv: *mut *mut raw::RedisModuleString,
     argc: c_int,
 ) -> c_int {
-    // SAFETY: the server calls us on its main thread with its context.
+    // SAFETY: the server lends us the context for this call.
     let Some(ctx) = (unsafe { Ctx::new(ctx) }).map(Ctx::of_command) else {
         return raw::REDISMODULE_ERR as c_int;
     };
-    let reply = guard::guarded(|| {
-        // SAFETY: the server hands over `argc` valid strings that live until
-        // the command is over; `&Str` is a pointer to a string.
+    let reply = guard::callback(|| {
+        // SAFETY: the server hands over `argc` strings that live until the command is
+        // over, and `&Str` has the layout of a pointer to a string.
         let args: &[&Str] = unsafe {
             std::slice::from_raw_parts(argv.cast_const().cast(), argc.unsigned_abs() as usize)
         };
         C::run(ctx, args)
     })
-    .unwrap_or_else(|panic| Reply::Error(format!("ERR internal error: {panic}")));
-    if guard::guarded(|| ctx.reply(&reply)).is_err() {
-        return raw::REDISMODULE_ERR as c_int;
-    }
+    .unwrap_or_else(|panic| Reply::internal_error(&panic));
+    ctx.reply_or_error(&reply);
     raw::REDISMODULE_OK as c_int
 }
 
@@ -233,14 +230,13 @@ fn type_of(kind: ArgKind) -> raw::RedisModuleCommandArgType {
 }
 
 fn no_arg() -> raw::RedisModuleCommandArg {
-    // SAFETY: a C struct of pointers and integers, for which zeros mean "none".
+    // SAFETY: pointers and integers may be zero.
     unsafe { std::mem::zeroed() }
 }
 
 /// The one key spec, and the zeros that end the array.
 fn key_specs(key: KeyUse) -> [raw::RedisModuleCommandKeySpec; 2] {
-    // SAFETY: C structs of pointers, integers and unions of them; zeros are
-    // how an array of them ends.
+    // SAFETY: pointers, integers and unions of these may be zero.
     let mut specs: [raw::RedisModuleCommandKeySpec; 2] = unsafe { std::mem::zeroed() };
     let flags = match key {
         KeyUse::None => return specs,

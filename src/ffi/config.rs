@@ -47,9 +47,9 @@ impl Ctx<'_> {
         let (ctx, name, data) = (self.raw(), name.as_ptr(), number as *mut c_void);
         let flags = raw::REDISMODULE_CONFIG_DEFAULT;
         let small = c_int::try_from(default).unwrap_or(0);
-        // SAFETY: a valid context and strings that the server copies; callbacks
-        // that live as long as the module, with data that is no pointer. What
-        // the server lacks is not called.
+        // SAFETY: the context lives as long as `self`, and the server copies the strings. It
+        // forgets a setting with its module, and so never calls what is gone. `data` is a
+        // number, which nobody follows.
         let status = unsafe {
             match kind {
                 ConfigKind::Word(words) => {
@@ -106,7 +106,7 @@ impl Ctx<'_> {
     /// says, else to their defaults. False when the configuration has a value
     /// that the setting cannot have; the server's log names it.
     pub fn load_configs(self) -> bool {
-        // SAFETY: a valid context; the pointer is set at load.
+        // SAFETY: the context lives as long as `self`.
         unsafe { api!(RedisModule_LoadConfigs)(self.raw()) == raw::REDISMODULE_OK as c_int }
     }
 }
@@ -123,11 +123,11 @@ unsafe fn set<C: OnConfig>(
     value: i64,
     error: *mut *mut raw::RedisModuleString,
 ) -> c_int {
-    let Err(panic) = guard::guarded(|| C::set(data as usize, value)) else {
+    let Err(panic) = guard::callback(|| C::set(data as usize, value)) else {
         return raw::REDISMODULE_OK as c_int;
     };
     if !error.is_null() {
-        // SAFETY: the caller's promise; the server frees the string.
+        // SAFETY: `error` is the place for a string, as the caller promises.
         unsafe {
             *error = api!(RedisModule_CreateString)(null_mut(), panic.as_ptr().cast(), panic.len());
         }
@@ -149,7 +149,7 @@ unsafe extern "C" fn set_int<C: OnConfig>(
     data: *mut c_void,
     error: *mut *mut raw::RedisModuleString,
 ) -> c_int {
-    // SAFETY: the server gives us a place for an error.
+    // SAFETY: the server passes a place for the text of an error.
     unsafe { set::<C>(data, value.into(), error) }
 }
 
@@ -159,7 +159,7 @@ unsafe extern "C" fn set_long<C: OnConfig>(
     data: *mut c_void,
     error: *mut *mut raw::RedisModuleString,
 ) -> c_int {
-    // SAFETY: the server gives us a place for an error.
+    // SAFETY: the server passes a place for the text of an error.
     unsafe { set::<C>(data, value, error) }
 }
 
@@ -168,6 +168,6 @@ unsafe extern "C" fn changed<C: OnConfig>(
     _data: *mut c_void,
     _error: *mut *mut raw::RedisModuleString,
 ) -> c_int {
-    let _ = guard::guarded(C::changed);
+    let _ = guard::callback(C::changed);
     raw::REDISMODULE_OK as c_int
 }

@@ -7,7 +7,8 @@ use std::marker::PhantomData;
 use std::ptr::{null_mut, NonNull};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The context that the server hands to a callback.
+/// The context that the server lends to a callback, on its main thread and for as long as
+/// the callback runs: a `Ctx` can neither leave that thread nor outlive it.
 #[derive(Clone, Copy)]
 pub struct Ctx<'a> {
     raw: NonNull<raw::RedisModuleCtx>,
@@ -41,10 +42,12 @@ impl<'a> Ctx<'a> {
         Ctx { command: true, ..self }
     }
 
-    /// The same context as `redis-module` knows it, where a module is loaded or
-    /// unloaded.
+    /// The context of a module that is being loaded or unloaded. The thread that does so is
+    /// the main thread. None: the server gave none.
     pub fn of_load(context: &'a redis_module::Context) -> Option<Ctx<'a>> {
-        // SAFETY: `redis-module` borrows it to the function that loads us.
+        super::main_thread::is_here();
+        // SAFETY: `redis-module` lends the context to the function that loads or unloads us,
+        // for as long as that runs, on the main thread.
         unsafe { Ctx::new(context.ctx) }
     }
 
@@ -56,7 +59,8 @@ impl<'a> Ctx<'a> {
     /// command, a transaction or a script runs. Redis 7.0 does not tell it,
     /// there it is the clock's, which is never behind.
     pub fn now(self) -> i64 {
-        // SAFETY: no arguments; the pointers are set at load.
+        // SAFETY: the functions have no arguments, and nothing writes to the pointers after the
+        // load.
         unsafe {
             match raw::RedisModule_CachedMicroseconds {
                 Some(cached) => cached() / 1000,
@@ -69,35 +73,34 @@ impl<'a> Ctx<'a> {
     /// script or a transaction, and [`Ctx::now`] goes on: on Redis 7.0.
     #[cold]
     pub fn stands_still_unseen(self) -> bool {
-        // SAFETY: the pointer is set at load, or stays None.
+        // SAFETY: nothing writes to the pointer after the load.
         let cached = unsafe { raw::RedisModule_CachedMicroseconds };
         cached.is_none() && !self.situation().may_block
     }
 
-    /// The time as it is, in unix ms.
+    /// The wall clock, in unix ms.
     pub fn clock(self) -> i64 {
-        // SAFETY: no arguments.
+        // SAFETY: the function has no arguments.
         unsafe { api!(RedisModule_Milliseconds)() }
     }
 
-    /// The same in µs, which Redis 7.0 does not tell.
+    /// The wall clock in unix µs, which Redis 7.0 does not tell.
     pub fn clock_micros(self) -> i64 {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
     }
 
-    /// What a clock says that nobody sets, in µs: it only tells how much time goes
-    /// by.
+    /// The steady clock, in µs: nobody sets it, and it only tells how much time goes by.
     pub fn steady_micros(self) -> i64 {
         let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: room for the answer.
+        // SAFETY: `now` has room for the answer.
         unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
         now.tv_sec * 1_000_000 + now.tv_nsec / 1_000
     }
 
     /// The server's version; None on one that is too old to tell (before 6.0.9).
     pub fn version(self) -> Option<Version> {
-        // SAFETY: no arguments; the pointer is set at load, or stays None.
+        // SAFETY: the function has no arguments.
         let version = unsafe { raw::RedisModule_GetServerVersion.map(|tell| tell()) }?;
         let [_, major, minor, patch] = version.to_be_bytes();
         Some(Version { major, minor, patch })
@@ -105,7 +108,7 @@ impl<'a> Ctx<'a> {
 
     /// What is going on around the command that runs.
     pub fn situation(self) -> Situation {
-        // SAFETY: a valid context.
+        // SAFETY: the context lives as long as `self`.
         let flags = unsafe { api!(RedisModule_GetContextFlags)(self.raw()) };
         let has = |bits: u32| flags & bits as c_int != 0;
         Situation {
@@ -122,25 +125,26 @@ impl<'a> Ctx<'a> {
         }
     }
 
-    /// Whether writes are paused (CLIENT PAUSE, FAILOVER): what writes all the
-    /// same would end the server.
+    /// Whether writes are paused (CLIENT PAUSE, FAILOVER): a write all the same would end
+    /// the server.
     pub fn writes_are_paused(self) -> bool {
-        // SAFETY: no arguments.
+        // SAFETY: the function has no arguments.
         unsafe { api!(RedisModule_AvoidReplicaTraffic)() != 0 }
     }
 
     /// Whether a key can be opened for reading without a trace: Redis 7.0 counts
     /// a miss of one that is not there, and tells of it.
     pub fn looks_unseen(self) -> bool {
-        // SAFETY: the pointer is set at load, or stays None.
+        // SAFETY: nothing writes to the pointer after the load.
         let tell = unsafe { raw::RedisModule_GetOpenKeyModesAll };
         tell.is_some()
     }
 
-    /// The id of the client whose command runs. None for one that is none: a
-    /// call from another module, a replayed file.
+    /// The id of the client whose command runs. None: there is none, as for a call from
+    /// another module or a file that is replayed.
     pub fn client_id(self) -> Option<u64> {
-        // SAFETY: a valid context; a null info asks only whether it is there.
+        // SAFETY: the context lives as long as `self`. With null the server only says whether
+        // it has the client.
         unsafe {
             let id = api!(RedisModule_GetClientId)(self.raw());
             let known = api!(RedisModule_GetClientInfoById)(null_mut(), id);
@@ -148,16 +152,17 @@ impl<'a> Ctx<'a> {
         }
     }
 
-    /// Which of these clients called the script that runs: only ask while one does. The server has no call
-    /// for it. But CLIENT LIST tells of each client what it executes: only of the
-    /// one that runs, or has sent a part of its next command, it tells a command's
-    /// memory.
+    /// Which of these clients called the script that runs; None: none of them. Only ask
+    /// while a script runs. The module API has no function for it, but CLIENT LIST shows
+    /// memory for arguments only of a client that runs a command, or has sent a part of its
+    /// next one.
     pub fn script_caller(self, clients: &[u64]) -> Option<u64> {
         let ids: Vec<Text> =
             clients.iter().map(|id| Text::new(id.to_string().as_bytes())).collect();
         let args: Vec<&Str> = ids.iter().map(|id| &**id).collect();
-        // SAFETY: a valid context; for `v` a pointer to strings (`&Str` is one)
-        // and their number. The text is copied before the reply is freed.
+        // SAFETY: the context lives as long as `self`. `c` stands for a C string, `v` for an
+        // array of strings, which `&Str` is laid out as, and its length. The text is copied
+        // before the reply, which owns it, is freed.
         let lines = unsafe {
             let reply = api!(RedisModule_Call)(
                 self.raw(),
@@ -183,25 +188,25 @@ impl<'a> Ctx<'a> {
 
     /// Closes a client's connection, if it is still there.
     pub fn close_client(self, id: u64) {
-        // SAFETY: a valid context.
+        // SAFETY: the context lives as long as `self`.
         unsafe { api!(RedisModule_DeauthenticateAndCloseClient)(self.raw(), id) };
     }
 
     /// Whether the server is part of a cluster. It never changes while it runs.
     pub fn is_cluster(self) -> bool {
-        // SAFETY: a valid context.
+        // SAFETY: the context lives as long as `self`.
         let flags = unsafe { api!(RedisModule_GetContextFlags)(self.raw()) };
         flags & raw::REDISMODULE_CTX_FLAGS_CLUSTER as c_int != 0
     }
 
     /// Whether the server keeps an AOF, or begins to.
     pub fn has_aof(self) -> bool {
-        // SAFETY: a valid context.
+        // SAFETY: the context lives as long as `self`.
         let flags = unsafe { api!(RedisModule_GetContextFlags)(self.raw()) };
         flags & raw::REDISMODULE_CTX_FLAGS_AOF as c_int != 0
     }
 
-    /// A line in the server's log, level `warning`.
+    /// Writes a line to the server's log, at level `warning`.
     pub fn warn(self, line: &str) {
         redis_module::logging::log_warning(line);
     }
@@ -216,17 +221,17 @@ impl<'a> Ctx<'a> {
     pub fn declare_options(self) {
         let options = raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED
             | raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD;
-        // SAFETY: a valid context.
+        // SAFETY: the context lives as long as `self`.
         unsafe { api!(RedisModule_SetModuleOptions)(self.raw(), options as c_int) };
     }
 
-    /// Has the server count a change that nobody shall hear of: for its save
-    /// points. Only while there are no replicas, no backlog and no AOF: else
-    /// they would get the command that runs, as it was called. False outside of
-    /// a command, which has none.
+    /// Has the server count a change for its save points, without propagating it. Only while
+    /// there are no replicas, no backlog and no AOF: else they would get the command that
+    /// runs, as it was called. False outside of a command: then nothing is counted.
     pub fn count_change(self) -> bool {
         if self.command {
-            // SAFETY: a valid context of a command.
+            // SAFETY: the context lives as long as `self`, and is a command's: the server copies
+            // the arguments of its client.
             unsafe { api!(RedisModule_ReplicateVerbatim)(self.raw()) };
         }
         self.command
@@ -235,19 +240,19 @@ impl<'a> Ctx<'a> {
     /// Publishes to the subscribers of a channel; in a cluster to those of
     /// all nodes.
     pub fn publish(self, channel: &Str, message: &Str) {
-        // SAFETY: a valid context and strings.
+        // SAFETY: the context lives as long as `self`, and the strings as long as they are lent.
         unsafe { api!(RedisModule_PublishMessage)(self.raw(), channel.raw(), message.raw()) };
     }
 
     /// Publishes to the subscribers of a shard channel, on the nodes of the
     /// shard.
     pub fn publish_to_shard(self, channel: &Str, message: &Str) {
-        // SAFETY: a valid context and strings.
+        // SAFETY: the context lives as long as `self`, and the strings as long as they are lent.
         unsafe { api!(RedisModule_PublishMessageShard)(self.raw(), channel.raw(), message.raw()) };
     }
 
-    /// Registers a command without keys or flags known yet; see
-    /// [`super::CommandDocs`].
+    /// Makes a command of this name, with the flags of RedisModule_CreateCommand. Its only
+    /// key is argument `first_key`; 0: it has none. REDISMODULE_OK, if the name was free.
     pub(super) fn create_command(
         self,
         name: &CStr,
@@ -256,7 +261,8 @@ impl<'a> Ctx<'a> {
         first_key: c_int,
     ) -> c_int {
         let flags: *const c_char = flags.as_ptr();
-        // SAFETY: a valid context; the server copies the strings.
+        // SAFETY: the context lives as long as `self`, and the server copies the strings. It
+        // forgets a command with its module, and so never calls what is gone.
         unsafe {
             api!(RedisModule_CreateCommand)(
                 self.raw(),

@@ -38,14 +38,14 @@ impl<'a> Ctx<'a> {
     }
 
     fn selected(self) -> i32 {
-        // SAFETY: a valid context.
+        // SAFETY: the context lives as long as `self`.
         unsafe { api!(RedisModule_GetSelectedDb)(self.raw()) }
     }
 
     /// Selects a database, for the client too. False when there is none of this
     /// number.
     pub(super) fn select(self, number: i32) -> bool {
-        // SAFETY: a valid context.
+        // SAFETY: the context lives as long as `self`.
         let status = unsafe { api!(RedisModule_SelectDb)(self.raw(), number) };
         status == raw::REDISMODULE_OK as c_int
     }
@@ -62,7 +62,7 @@ impl<'a> Db<'a> {
         self.number
     }
 
-    /// Selects this database, as long as the result lives.
+    /// Selects this database, until the result is dropped.
     pub(super) fn enter(self) -> Entered<'a> {
         if self.number != self.selected {
             self.ctx.select(self.number);
@@ -73,28 +73,44 @@ impl<'a> Db<'a> {
     /// How many keys it has.
     pub fn key_count(self) -> u64 {
         let here = self.enter();
-        // SAFETY: a valid context.
+        // SAFETY: the context lives as long as `here`.
         unsafe { api!(RedisModule_DbSize)(here.raw()) }
     }
 
     /// Opens a key. None only when it is opened for reading and not there.
+    ///
+    /// The caller has no other handle of this key open. `store` alone calls this: the lock
+    /// that a `Store` was opened for is open once, in it; of its derived keys, whose names
+    /// differ from the lock's, `Store::open_derived` gives out the handle that is open, if
+    /// there is one; and nobody opens a lock for writing while a `Store` of it is about.
+    /// Builds with debug assertions refuse a second handle with a panic.
     pub fn open(self, name: &Str, access: Access) -> Option<Key<'a>> {
         let here = self.enter();
-        // SAFETY: a valid context and name; the server counts its own reference
-        // of the name.
+        #[cfg(debug_assertions)]
+        let open = super::open_keys::Open::new(self.number, name.bytes());
+        // SAFETY: the context runs as long as `here` lives, and the server takes a reference
+        // of its own of the name, which `name` keeps alive until then.
         let key = unsafe { api!(RedisModule_OpenKey)(here.raw(), name.raw(), access.mode()) };
-        // SAFETY: just opened, closed by `Key` alone, within `'a`.
-        unsafe { Key::new(key) }
+        // SAFETY: the key was opened in the line above and nobody else has the handle; `'a`
+        // is that of the context.
+        unsafe {
+            Key::new(
+                key,
+                #[cfg(debug_assertions)]
+                open,
+            )
+        }
     }
 
-    /// Tells WATCH and client-side caches that a key was changed.
+    /// Tells WATCH and client-side caches that a key of this database was changed.
     pub fn signal_modified(self, name: &Str) {
         let here = self.enter();
-        // SAFETY: a valid context and name.
+        // SAFETY: the context lives as long as `here`, and the name as long as it is lent.
         unsafe { api!(RedisModule_SignalModifiedKey)(here.raw(), name.raw()) };
     }
 
-    /// Propagates a command to the replicas and the AOF, or to the replicas only.
+    /// Propagates a command on this database. The server sends it when the command or the
+    /// callback that runs is over.
     pub fn replicate(self, command: &CStr, modifiers: Propagate, args: &[&Str]) {
         let here = self.enter();
         let format = |everywhere: &'static CStr, replicas_only: &'static CStr| match modifiers {
@@ -102,9 +118,8 @@ impl<'a> Db<'a> {
             Propagate::ReplicasOnly => replicas_only.as_ptr(),
         };
         let (ctx, name) = (here.raw(), command.as_ptr());
-        // SAFETY: a string for each `s`; for `v` a pointer to strings (`&Str`
-        // is one) and their number. The server takes references of its own.
-        // The short forms are there because it sizes `v` by reallocation, which
+        // SAFETY: each `s` stands for a string, `v` for an array of strings, which `&Str` is laid
+        // out as, and its length. The server takes references of its own. The short forms are there because it sizes `v` by reallocation, which
         // costs a good part of a short command.
         let status = unsafe {
             let replicate = api!(RedisModule_Replicate);

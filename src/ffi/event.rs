@@ -146,7 +146,8 @@ impl Db<'_> {
         // Another module that hears it may call a command of ours, which raises
         // others in between.
         let outer = RAISING.swap(name.as_ptr().cast_mut(), Ordering::Relaxed);
-        // SAFETY: a valid context, name and key.
+        // SAFETY: the context lives as long as `here`, the name for ever, and the key as long as
+        // it is lent.
         unsafe {
             api!(RedisModule_NotifyKeyspaceEvent)(
                 here.raw(),
@@ -163,7 +164,8 @@ impl Ctx<'_> {
     /// Has `H` called whenever this happens, instead of any that was before:
     /// the server knows one for each event. False when it cannot.
     pub fn subscribe<H: OnEvent>(self, event: Event) -> bool {
-        // SAFETY: a valid context and a callback that lives as long as the module.
+        // SAFETY: the context lives as long as `self`. The server ends the subscriptions of a
+        // module that it unloads, and so never calls what is gone.
         let status = unsafe {
             api!(RedisModule_SubscribeToServerEvent)(self.raw(), event.raw(), Some(happened::<H>))
         };
@@ -173,7 +175,7 @@ impl Ctx<'_> {
     /// Has nobody called when this happens. Not to be used while the server tells
     /// of any event: it goes through the list from which this one is taken.
     pub fn unsubscribe(self, event: Event) {
-        // SAFETY: a valid context; no callback means none.
+        // SAFETY: the context lives as long as `self`. No callback ends a subscription.
         unsafe { api!(RedisModule_SubscribeToServerEvent)(self.raw(), event.raw(), None) };
     }
 
@@ -185,7 +187,8 @@ impl Ctx<'_> {
         let kinds = raw::REDISMODULE_NOTIFY_GENERIC
             | raw::REDISMODULE_NOTIFY_EXPIRED
             | raw::REDISMODULE_NOTIFY_EVICTED;
-        // SAFETY: a valid context and a callback that lives as long as the module.
+        // SAFETY: the context lives as long as `self`. The server ends the subscriptions of a
+        // module that it unloads, and so never calls what is gone.
         let status = unsafe {
             api!(RedisModule_SubscribeToKeyspaceEvents)(self.raw(), kinds, Some(key_event::<H>))
         };
@@ -195,7 +198,7 @@ impl Ctx<'_> {
     /// The classes of key events that `notify-keyspace-events` asks for. Reads one
     /// variable of the server's.
     pub fn asked_for(self) -> AskedFor {
-        // SAFETY: no arguments; the pointer is set at load, or stays None.
+        // SAFETY: the function has no arguments.
         AskedFor(unsafe { raw::RedisModule_GetNotifyKeyspaceEvents.map_or(0, |tell| tell()) })
     }
 
@@ -211,8 +214,8 @@ impl Ctx<'_> {
         section: &CStr,
         fields: [&CStr; N],
     ) -> [Option<Text>; N] {
-        // SAFETY: a valid context; the data is freed, and the values, of each of
-        // which we get a reference, outlive it.
+        // SAFETY: the context lives as long as `self`, and the C strings as long as they are
+        // lent. Each value that the server makes is the caller's, and needs no `info`.
         unsafe {
             let info = api!(RedisModule_GetServerInfo)(self.raw(), section.as_ptr());
             let values = fields.map(|field| {
@@ -230,12 +233,11 @@ unsafe extern "C" fn happened<H: OnEvent>(
     subevent: u64,
     data: *mut c_void,
 ) {
-    // SAFETY: the server calls us on its main thread with a context, and data
-    // of the type that belongs to the event.
+    // SAFETY: the server lends the context for this call, and passes the data that it
+    // documents for the event.
     let (ctx, happened) = unsafe { (Ctx::new(ctx), decode(event.id, subevent, data)) };
     if let (Some(ctx), Some(happened)) = (ctx, happened) {
-        // A panic is in the log already.
-        let _ = guard::guarded(|| H::on_event(ctx, happened));
+        let _ = guard::callback(|| H::on_event(ctx, happened));
     }
 }
 
@@ -246,18 +248,18 @@ unsafe extern "C" fn happened<H: OnEvent>(
 unsafe fn decode(event: u64, subevent: u64, data: *mut c_void) -> Option<Happened> {
     match event {
         raw::REDISMODULE_EVENT_FLUSHDB => {
-            // SAFETY: the caller's promise.
+            // SAFETY: the server documents this type for the event, as the caller promises.
             let info = unsafe { data.cast::<raw::RedisModuleFlushInfo>().as_ref() }?;
             let db = (info.dbnum >= 0).then_some(info.dbnum);
             (subevent == raw::REDISMODULE_SUBEVENT_FLUSHDB_END).then_some(Happened::Flushed(db))
         }
         raw::REDISMODULE_EVENT_SWAPDB => {
-            // SAFETY: the caller's promise.
+            // SAFETY: the server documents this type for the event, as the caller promises.
             let info = unsafe { data.cast::<raw::RedisModuleSwapDbInfo>().as_ref() }?;
             Some(Happened::Swapped(info.dbnum_first, info.dbnum_second))
         }
         raw::REDISMODULE_EVENT_CLIENT_CHANGE => {
-            // SAFETY: the caller's promise.
+            // SAFETY: the server documents this type for the event, as the caller promises.
             let info = unsafe { data.cast::<raw::RedisModuleClientInfo>().as_ref() }?;
             (subevent == raw::REDISMODULE_SUBEVENT_CLIENT_CHANGE_DISCONNECTED)
                 .then_some(Happened::Disconnected(info.id))
@@ -290,14 +292,18 @@ unsafe extern "C" fn key_event<H: OnKeyEvent>(
     if std::ptr::eq(name, RAISING.load(Ordering::Relaxed)) {
         return raw::REDISMODULE_OK as c_int;
     }
-    // SAFETY: the server calls us on its main thread with a context, and lends
-    // us the name and the key for the call.
-    let (ctx, name, key) =
-        unsafe { (Ctx::new(ctx), CStr::from_ptr(name).to_bytes(), Str::borrow(key).bytes()) };
-    if let Some(ctx) = ctx {
-        let _ = guard::guarded(|| H::on_key_event(ctx, name, key));
-        leave_after_move(ctx, name);
-    }
+    let _ = guard::callback(|| {
+        // SAFETY: the server lends the context, the name and the key for this call.
+        let (ctx, name, key) =
+            unsafe { (Ctx::new(ctx), CStr::from_ptr(name).to_bytes(), Str::borrow(key)) };
+        if let Some(ctx) = ctx {
+            let noted = guard::guarded(|| H::on_key_event(ctx, name, key.bytes()));
+            leave_after_move(ctx, name);
+            if let Err(panic) = noted {
+                guard::resume(Some(Box::new(panic)));
+            }
+        }
+    });
     raw::REDISMODULE_OK as c_int
 }
 

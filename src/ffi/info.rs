@@ -8,9 +8,9 @@ use std::ptr::null;
 
 /// What to tell in it.
 pub trait OnInfo {
-    /// Called for each INFO that asks for it, in the middle of anything: also of
-    /// the module's own work, and when the server has crashed. It must neither
-    /// wait nor allocate.
+    /// Called for each INFO that asks for it, in the middle of anything: also of the module's
+    /// own work, and when the server has crashed, then perhaps on another thread than the
+    /// main one. It must neither wait nor allocate.
     fn on_info(info: &mut Info<'_>);
 }
 
@@ -24,13 +24,13 @@ pub struct Info<'a> {
 impl Info<'_> {
     /// Adds a number.
     pub fn number(&mut self, field: &CStr, value: u64) {
-        // SAFETY: a valid context; the server copies the name.
+        // SAFETY: the context lives as long as `self`, and the server copies the name.
         unsafe { api!(RedisModule_InfoAddFieldULongLong)(self.raw, field.as_ptr(), value) };
     }
 
     /// Adds a text. It has neither `:` nor line ends.
     pub fn text(&mut self, field: &CStr, value: &CStr) {
-        // SAFETY: a valid context; the server copies both.
+        // SAFETY: the context lives as long as `self`, and the server copies both strings.
         unsafe {
             api!(RedisModule_InfoAddFieldCString)(self.raw, field.as_ptr(), value.as_ptr());
         }
@@ -40,16 +40,16 @@ impl Info<'_> {
 impl Ctx<'_> {
     /// Has `H` write the module's section of INFO.
     pub fn write_info<H: OnInfo>(self) {
-        // SAFETY: a valid context and a callback that lives as long as the
-        // module. It cannot fail.
+        // SAFETY: the context lives as long as `self`. The server forgets the callback with its
+        // module, and so never calls what is gone.
         unsafe { api!(RedisModule_RegisterInfoFunc)(self.raw(), Some(section::<H>)) };
     }
 }
 
 unsafe extern "C" fn section<H: OnInfo>(ctx: *mut raw::RedisModuleInfoCtx, _crashed: c_int) {
     let _ = guard::guarded(|| {
-        // SAFETY: the server calls us with its context; no name: the section is
-        // called as the module is.
+        // SAFETY: the server lends the context for this call. Null gives the section the name of
+        // the module.
         let status = unsafe { api!(RedisModule_InfoAddSection)(ctx, null()) };
         // Another section may have been asked for.
         if status == raw::REDISMODULE_OK as c_int {

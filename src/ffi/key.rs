@@ -41,7 +41,7 @@ impl Access {
 
 /// What a key holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum KeyType {
     /// Nothing.
     Empty,
     /// A string.
@@ -52,20 +52,33 @@ pub enum Kind {
     Other,
 }
 
-/// An open key. While it is open, the key must not be changed by another road
-/// (a call of a command, a second handle): the server's handle would point to
-/// what is gone.
+/// An open key, closed when it is dropped.
+///
+/// What writes to it takes `&mut self`, so no bytes that were lent out are read after
+/// that. Only one handle of a key may be open at a time, and no command may be called
+/// meanwhile that changes the key: the server's handle points to the value, and would
+/// point to freed memory. [`Db::open`](super::Db::open) says what ensures that.
 pub struct Key<'a> {
     raw: NonNull<raw::RedisModuleKey>,
+    #[cfg(debug_assertions)]
+    _open: super::open_keys::Open,
     ctx: PhantomData<&'a ()>,
 }
 
 impl Key<'_> {
     /// # Safety
-    /// `key` is null or a key that was just opened in a context that lives as
-    /// long as the result, and that nobody else closes.
-    pub(super) unsafe fn new<'a>(key: *mut raw::RedisModuleKey) -> Option<Key<'a>> {
-        NonNull::new(key).map(|raw| Key { raw, ctx: PhantomData })
+    /// `key` is null, or an open key that nobody else closes, of a context that lives for
+    /// all of `'a`.
+    pub(super) unsafe fn new<'a>(
+        key: *mut raw::RedisModuleKey,
+        #[cfg(debug_assertions)] open: super::open_keys::Open,
+    ) -> Option<Key<'a>> {
+        NonNull::new(key).map(|raw| Key {
+            raw,
+            #[cfg(debug_assertions)]
+            _open: open,
+            ctx: PhantomData,
+        })
     }
 
     pub(super) fn raw(&self) -> *mut raw::RedisModuleKey {
@@ -73,42 +86,44 @@ impl Key<'_> {
     }
 
     /// What it holds.
-    pub fn kind(&self) -> Kind {
-        // SAFETY: an open key.
+    pub fn kind(&self) -> KeyType {
+        // SAFETY: the handle is open until `self` is dropped.
         let kind = unsafe { api!(RedisModule_KeyType)(self.raw()) } as isize;
         match kind {
-            raw::REDISMODULE_KEYTYPE_EMPTY => Kind::Empty,
-            raw::REDISMODULE_KEYTYPE_STRING => Kind::String,
-            raw::REDISMODULE_KEYTYPE_HASH => Kind::Hash,
-            _ => Kind::Other,
+            raw::REDISMODULE_KEYTYPE_EMPTY => KeyType::Empty,
+            raw::REDISMODULE_KEYTYPE_STRING => KeyType::String,
+            raw::REDISMODULE_KEYTYPE_HASH => KeyType::Hash,
+            _ => KeyType::Other,
         }
     }
 
-    /// The unix time in ms at which it expires; None without expiry.
+    /// The unix time in ms at which it expires; None: never, or there is no key.
     pub fn expiry(&self) -> Option<i64> {
-        // SAFETY: an open key.
+        // SAFETY: the handle is open until `self` is dropped.
         let at = unsafe { api!(RedisModule_GetAbsExpire)(self.raw()) };
         (at != i64::from(raw::REDISMODULE_NO_EXPIRE)).then_some(at)
     }
 
-    /// Sets when it expires, a unix time in ms; None: never.
-    pub fn set_expiry(&self, at: Option<i64>) {
+    /// Sets when it expires, a unix time in ms; None: never. Nothing happens to a key that
+    /// is not there, or that is open for reading.
+    pub fn set_expiry(&mut self, at: Option<i64>) {
         let at = at.unwrap_or(i64::from(raw::REDISMODULE_NO_EXPIRE));
-        // SAFETY: an open key. Fails only on one that is empty or read-only.
+        // SAFETY: the handle is open until `self` is dropped.
         unsafe { api!(RedisModule_SetAbsExpire)(self.raw(), at) };
     }
 
-    /// The number of fields of a hash.
+    /// The number of fields of a hash; 0: there is no key.
     pub fn field_count(&self) -> usize {
-        // SAFETY: an open key.
+        // SAFETY: the handle is open until `self` is dropped.
         unsafe { api!(RedisModule_ValueLength)(self.raw()) }
     }
 
-    /// The value of a field of a hash.
+    /// The value of a field of a hash; None: it has no such field, or the key holds no hash.
     pub fn hash_get(&self, field: &Str) -> Option<Text> {
         let mut value: *mut raw::RedisModuleString = null_mut();
-        // SAFETY: an open key; a field and where to put its value, ended by
-        // null. The server gives us a reference of the value.
+        // SAFETY: the handle is open until `self` is dropped. HASH_NONE says that each field
+        // is followed by a place for its value, and null ends the list. The reference that
+        // the server puts there is the caller's.
         unsafe {
             api!(RedisModule_HashGet)(
                 self.raw(),
@@ -122,10 +137,11 @@ impl Key<'_> {
     }
 
     /// Sets a field of a hash, which is made if it is not there, or, without a
-    /// value, deletes it. The hash goes with its last field.
-    pub fn hash_set(&self, field: &Str, value: Option<&Str>) {
-        // SAFETY: an open key; a field and a value, ended by null. The server
-        // copies both.
+    /// value, deletes it. The hash goes with its last field. Nothing happens to a key that
+    /// holds something else, or that is open for reading.
+    pub fn hash_set(&mut self, field: &Str, value: Option<&Str>) {
+        // SAFETY: the handle is open until `self` is dropped. HASH_NONE says that each field
+        // is followed by its value, and null ends the list. The server keeps copies.
         unsafe {
             api!(RedisModule_HashSet)(
                 self.raw(),
@@ -137,11 +153,11 @@ impl Key<'_> {
         }
     }
 
-    /// The bytes of a string.
+    /// The bytes of a string; none of a key that is not there.
     pub fn string(&self) -> &[u8] {
         let mut len = 0;
-        // SAFETY: an open key. The bytes stay while nothing writes to the key,
-        // and every writing function of ours would need the borrow to be over.
+        // SAFETY: the handle is open until `self` is dropped. The bytes stay as they are
+        // until the key is written to, which takes `&mut self`: then this borrow is over.
         unsafe {
             let start =
                 api!(RedisModule_StringDMA)(self.raw(), &mut len, raw::REDISMODULE_READ as c_int);
@@ -152,40 +168,47 @@ impl Key<'_> {
         }
     }
 
-    /// Makes it a string, whatever it held, without expiry. In the form in
-    /// which the server lets us read it: any other it would first turn into that.
-    pub fn string_set(&mut self, text: &Str) {
+    /// Makes it a string, whatever it held, that expires at a unix time in ms; None: never.
+    /// In the form in which the server lets us read it: any other it would first turn into
+    /// that. Nothing happens to a key that is open for reading.
+    pub fn string_set(&mut self, text: &Str, expiry: Option<i64>) {
         let value = text.bytes();
-        // SAFETY: an open key. The server gives as many bytes to write to as
-        // were asked for; where there is no string to make (an empty one is not
-        // made this way) none or another number. Otherwise it counts its own
-        // reference of the text.
+        // SAFETY: the handle is open until `self` is dropped. The server gives as many bytes
+        // to write to as `len` says, and nobody else has them: `text` is another string.
         unsafe {
+            // Looked for first: no panic leaves the key half written.
+            let delete = api!(RedisModule_DeleteKey);
+            let truncate = api!(RedisModule_StringTruncate);
+            let bytes_of = api!(RedisModule_StringDMA);
+            let set_expiry = api!(RedisModule_SetAbsExpire);
             if value.is_empty() {
+                // An empty string is not made by its length.
                 api!(RedisModule_StringSet)(self.raw(), text.raw());
-                return;
+            } else {
+                delete(self.raw());
+                truncate(self.raw(), value.len());
+                let mut len = 0;
+                let start = bytes_of(self.raw(), &mut len, raw::REDISMODULE_WRITE as c_int);
+                if !start.is_null() && len == value.len() {
+                    std::ptr::copy_nonoverlapping(value.as_ptr().cast(), start, len);
+                }
             }
-            api!(RedisModule_DeleteKey)(self.raw());
-            api!(RedisModule_StringTruncate)(self.raw(), value.len());
-            let mut len = 0;
-            let write = raw::REDISMODULE_WRITE as c_int;
-            let start = api!(RedisModule_StringDMA)(self.raw(), &mut len, write);
-            if !start.is_null() && len == value.len() {
-                std::ptr::copy_nonoverlapping(value.as_ptr().cast(), start, len);
+            if let Some(at) = expiry {
+                set_expiry(self.raw(), at);
             }
         }
     }
 
-    /// Deletes what it holds.
+    /// Deletes what it holds. Nothing happens to a key that is open for reading.
     pub fn delete(&mut self) {
-        // SAFETY: an open key.
+        // SAFETY: the handle is open until `self` is dropped.
         unsafe { api!(RedisModule_DeleteKey)(self.raw()) };
     }
 }
 
 impl Drop for Key<'_> {
     fn drop(&mut self) {
-        // SAFETY: opened once, closed once.
+        // SAFETY: `new` was promised that nobody else closes it, and a drop happens once.
         unsafe { api!(RedisModule_CloseKey)(self.raw()) };
     }
 }

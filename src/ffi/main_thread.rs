@@ -1,12 +1,18 @@
 //! What belongs to the main thread.
 
 use std::ops::Deref;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A static of the module. The server calls a module on its main thread, and
-/// this one starts no thread of its own: so there is nobody to lock it from.
+/// The thread on which the module was loaded; 0: it is not loaded.
+static MAIN: AtomicUsize = AtomicUsize::new(0);
+
+/// A static of the module. The server calls a module on its main thread, and this one
+/// starts no thread of its own: so there is nobody to lock it from. A use on another thread
+/// panics.
 pub struct MainThread<T>(T);
 
-// SAFETY: every use goes through a callback of the server's, see above.
+// SAFETY: `try_get` lends the content out on one thread only, the one that loaded the module,
+// and a static is never dropped.
 unsafe impl<T> Sync for MainThread<T> {}
 
 impl<T> MainThread<T> {
@@ -14,11 +20,35 @@ impl<T> MainThread<T> {
     pub const fn new(content: T) -> MainThread<T> {
         MainThread(content)
     }
+
+    /// The content; None on any other thread, as in the report of a crash there.
+    #[inline(always)]
+    pub fn try_get(&self) -> Option<&T> {
+        (this_thread() == MAIN.load(Ordering::Relaxed)).then_some(&self.0)
+    }
 }
 
 impl<T> Deref for MainThread<T> {
     type Target = T;
+    #[inline(always)]
     fn deref(&self) -> &T {
-        &self.0
+        self.try_get().unwrap_or_else(|| elsewhere())
     }
+}
+
+/// The module is being loaded, on this thread: it is the main thread from now on.
+pub(super) fn is_here() {
+    MAIN.store(this_thread(), Ordering::Relaxed);
+}
+
+#[inline(always)]
+fn this_thread() -> usize {
+    // SAFETY: it has no arguments and cannot fail.
+    unsafe { libc::pthread_self() as usize }
+}
+
+#[cold]
+#[expect(clippy::panic, reason = "nothing safe can be done; a panic is an error reply")]
+fn elsewhere() -> ! {
+    panic!("used outside of the server's main thread")
 }

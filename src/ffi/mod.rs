@@ -3,15 +3,22 @@
 //! that signal only real changes). The only folder with unsafe code. It knows
 //! no rule of the lock.
 //!
-//! Two facts carry most SAFETY comments below:
-//! - *main thread*: the server calls a module's commands and callbacks on its
-//!   main thread, one at a time, and a [`Ctx`] cannot leave it (it is neither
-//!   `Send` nor `Sync`).
-//! - *lifetime*: a [`Ctx`] lives only inside the callback that got it, and
-//!   what borrows from it cannot outlive that.
+//! What the SAFETY comments rely on:
+//! - *Main thread*: the server calls a module's commands and callbacks on its main thread,
+//!   one at a time. A [`Ctx`] cannot leave it, as it is neither `Send` nor `Sync`, and a
+//!   [`MainThread`] checks it.
+//! - *Lifetime*: the server lends a context for one callback. A [`Ctx`] and what borrows
+//!   from it cannot outlive that.
+//! - *Strings*: a [`Str`] is lent by an owner that keeps it alive, a [`Text`] has a
+//!   reference of its own.
+//! - *Callbacks*: a server that unloads a module forgets its callbacks first, and it unloads
+//!   none that has blocked clients.
+//!
+//! Times are unix times or spans in ms, where nothing else is said. Functions that are not
+//! there in each supported server are named `raw::RedisModule_…` where they are used, and
+//! what happens without them is said there; all others go through [`api`].
 
 mod access;
-mod alarm;
 mod alloc;
 mod block;
 mod cluster;
@@ -24,31 +31,34 @@ mod guard;
 mod info;
 mod key;
 mod main_thread;
+#[cfg(debug_assertions)]
+mod open_keys;
 mod probe;
-mod recent;
 mod reply;
 mod scan;
 mod string;
 mod sweep;
+mod text_cache;
+mod timer;
 
-pub use alarm::{Alarm, OnAlarm};
 pub use alloc::ServerAlloc;
 pub use block::{Blocked, BlockedId, OnBlocked};
-pub use cluster::Tree;
+pub use cluster::CallReply;
 pub use command::{Arg, ArgKind, CommandDocs, KeyUse, Run};
 pub use config::{ConfigKind, OnConfig};
 pub use ctx::{Ctx, Version};
 pub use db::{Db, Propagate};
 pub use event::{AskedFor, Event, EventClass, Happened, OnEvent, OnKeyEvent};
-pub use guard::log_panics;
+pub use guard::{guarded, watch_panics, OnPanic};
 pub use info::{Info, OnInfo};
-pub use key::{Access, Key, Kind};
+pub use key::{Access, Key, KeyType};
 pub use main_thread::MainThread;
 pub use probe::{drop_probes, Refusal};
-pub use recent::Recent;
 pub use reply::Reply;
 pub use string::{Str, Text};
 pub use sweep::Sweep;
+pub use text_cache::TextCache;
+pub use timer::{OnTimer, Timer};
 
 /// The functions of the module API are pointers that loading fills in, before
 /// any other code of ours runs. One that this server lacks ends as a panic,

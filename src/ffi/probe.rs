@@ -9,7 +9,7 @@
 //! the server runs one of them: only COMMAND and `INFO commandstats` show them.
 
 use super::key::Access;
-use super::{api, Ctx, MainThread, Text, Version};
+use super::{api, guard, Ctx, MainThread, Text, Version};
 use redis_module::raw;
 use std::cell::Cell;
 use std::ffi::{c_int, CStr};
@@ -81,7 +81,8 @@ impl Ctx<'_> {
     }
 
     /// Whether the server would let a command read, or also write, a key in the slot of
-    /// this one, which must not exist. Outside of a cluster it always would.
+    /// `absent`, which must not exist. The error says why not. Outside of a cluster it always
+    /// would.
     pub fn would_serve(self, absent: &Text, access: Access) -> Result<(), Refusal> {
         match access {
             Access::Write => self.ask(self.neutral(), Question::Write, absent),
@@ -102,7 +103,8 @@ impl Ctx<'_> {
     /// The context of no client; outside of a cluster any will do.
     fn neutral(self) -> *mut raw::RedisModuleCtx {
         if NEUTRAL.get().is_null() && IN_CLUSTER.get() {
-            // SAFETY: a valid context of the module's; `drop_probes` frees the new one.
+            // SAFETY: the context lives as long as `self` and names the module to which the new
+            // one belongs. `drop_probes` frees that.
             NEUTRAL.set(unsafe { api!(RedisModule_GetDetachedThreadSafeContext)(self.raw()) });
         }
         match NEUTRAL.get() {
@@ -120,8 +122,8 @@ impl Ctx<'_> {
         absent: &Text,
     ) -> Result<(), Refusal> {
         let key = absent.raw();
-        // SAFETY: `ctx` is this context or the neutral one, both are valid; the arguments
-        // are strings as the format says.
+        // SAFETY: `ctx` is this context or the neutral one, which lives until `drop_probes`.
+        // Each `s` stands for a string, and `absent` is lent for the call.
         let reply = unsafe {
             let call = api!(RedisModule_Call);
             match (DRY_RUN.get(), question) {
@@ -143,7 +145,7 @@ impl Ctx<'_> {
             // A dry run that would go on has no reply.
             return if DRY_RUN.get() { Ok(()) } else { Err(Refusal::Write) };
         }
-        // SAFETY: a reply that was just made, and is freed here alone.
+        // SAFETY: the call above made the reply for its caller, who frees it here.
         let kind = unsafe {
             let kind = api!(RedisModule_CallReplyType)(reply);
             api!(RedisModule_FreeCallReply)(reply);
@@ -165,7 +167,7 @@ impl Ctx<'_> {
 pub fn drop_probes() {
     let neutral = NEUTRAL.replace(null_mut());
     if !neutral.is_null() {
-        // SAFETY: made by `neutral`, and nobody has it any more.
+        // SAFETY: `Ctx::neutral` made it, and only `NEUTRAL` had it.
         unsafe { api!(RedisModule_FreeThreadSafeContext)(neutral) };
     }
 }
@@ -176,6 +178,7 @@ unsafe extern "C" fn nothing(
     _argv: *mut *mut raw::RedisModuleString,
     _argc: c_int,
 ) -> c_int {
-    // SAFETY: the server calls us on its main thread with its context.
-    unsafe { api!(RedisModule_ReplyWithLongLong)(ctx, 0) }
+    // SAFETY: the server lends the context for this call.
+    let replied = guard::guarded(|| unsafe { api!(RedisModule_ReplyWithLongLong)(ctx, 0) });
+    replied.unwrap_or(raw::REDISMODULE_ERR as c_int)
 }

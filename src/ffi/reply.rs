@@ -1,6 +1,6 @@
 //! Replies.
 
-use super::{api, Ctx};
+use super::{api, guard, Ctx};
 use std::ffi::CString;
 
 /// A reply, as a tree.
@@ -26,15 +26,40 @@ pub enum Reply {
     Error(String),
 }
 
+impl Reply {
+    /// The error of a request that ended in a panic.
+    pub(super) fn internal_error(panic: &str) -> Reply {
+        Reply::Error(format!("ERR internal error: {panic}"))
+    }
+}
+
 impl Ctx<'_> {
-    /// Sends a reply to the client.
-    pub fn reply(self, reply: &Reply) {
-        if *reply == Reply::Later {
-            return;
+    /// Sends a reply to the client, whatever happens: after a panic an error, or the end of
+    /// the connection where a part of the reply was sent. Whether all of it was sent.
+    pub(super) fn reply_or_error(self, reply: &Reply) -> bool {
+        if let Err(panic) = guard::guarded(|| self.begin(reply)) {
+            let _ = guard::guarded(|| self.begin(&Reply::internal_error(&panic)));
+            return false;
         }
+        if !matches!(reply, Reply::Array(_) | Reply::Map(_)) {
+            return true;
+        }
+        let sent = guard::guarded(|| self.go_on(reply)).is_ok();
+        if !sent {
+            let _ = guard::guarded(|| self.client_id().map(|client| self.close_client(client)));
+        }
+        sent
+    }
+
+    fn reply(self, reply: &Reply) {
+        self.begin(reply);
+        self.go_on(reply);
+    }
+
+    /// Sends a reply, of one with parts how many these are, by a single call.
+    fn begin(self, reply: &Reply) {
         let ctx = self.raw();
-        // SAFETY: in this block and below: a valid context, and bytes that the
-        // server copies.
+        // SAFETY: the context lives as long as `self`, and the server copies the bytes.
         unsafe {
             match reply {
                 Reply::Integer(number) => api!(RedisModule_ReplyWithLongLong)(ctx, *number),
@@ -52,6 +77,10 @@ impl Ctx<'_> {
                 Reply::Map(pairs) => api!(RedisModule_ReplyWithMap)(ctx, pairs.len() as _),
             }
         };
+    }
+
+    /// Sends the parts of a reply.
+    fn go_on(self, reply: &Reply) {
         match reply {
             Reply::Array(items) => items.iter().for_each(|item| self.reply(item)),
             Reply::Map(pairs) => pairs.iter().for_each(|(name, value)| {

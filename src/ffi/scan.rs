@@ -1,5 +1,6 @@
 //! The fields of a hash, one batch after the other.
 
+use super::guard::{self, Panic};
 use super::{api, Key, Str};
 use redis_module::raw;
 use std::ffi::c_void;
@@ -14,19 +15,26 @@ pub type Field = (Vec<u8>, Vec<u8>);
 pub struct Fields<'k> {
     key: &'k Key<'k>,
     cursor: NonNull<raw::RedisModuleScanCursor>,
-    batch: Vec<Field>,
+    batch: Batch,
     done: bool,
+}
+
+/// The fields that one step of the server's scan has met, the next one last.
+#[derive(Default)]
+struct Batch {
+    fields: Vec<Field>,
+    panic: Option<Panic>,
 }
 
 impl Key<'_> {
     /// Walks over the fields of a hash.
     pub fn fields(&self) -> Fields<'_> {
-        // SAFETY: no arguments; freed when the walk is dropped.
+        // SAFETY: the function has no arguments.
         let cursor = unsafe { api!(RedisModule_ScanCursorCreate)() };
         let Some(cursor) = NonNull::new(cursor) else {
             super::guard::missing("memory for a scan cursor");
         };
-        Fields { key: self, cursor, batch: Vec::new(), done: false }
+        Fields { key: self, cursor, batch: Batch::default(), done: false }
     }
 }
 
@@ -34,10 +42,10 @@ impl Iterator for Fields<'_> {
     type Item = Field;
 
     fn next(&mut self) -> Option<Field> {
-        while self.batch.is_empty() && !self.done {
-            let batch: *mut Vec<Field> = &mut self.batch;
-            // SAFETY: an open key and a live cursor; `collect` gets `batch`
-            // back as it is, and only while this call runs.
+        while self.batch.fields.is_empty() && !self.done {
+            let batch: *mut Batch = &mut self.batch;
+            // SAFETY: `self` borrows the open key and has the cursor. The server passes `batch`
+            // on to `collect` and forgets it when this call is over.
             let more = unsafe {
                 api!(RedisModule_ScanKey)(
                     self.key.raw(),
@@ -46,34 +54,34 @@ impl Iterator for Fields<'_> {
                     batch.cast(),
                 )
             };
+            guard::resume(self.batch.panic.take());
             self.done = more == 0;
             // In the order of the hash, though taken from the end.
-            self.batch.reverse();
+            self.batch.fields.reverse();
         }
-        self.batch.pop()
+        self.batch.fields.pop()
     }
 }
 
 impl Drop for Fields<'_> {
     fn drop(&mut self) {
-        // SAFETY: made once, destroyed once.
+        // SAFETY: `fields` made the cursor, and a drop happens once.
         unsafe { api!(RedisModule_ScanCursorDestroy)(self.cursor.as_ptr()) };
     }
 }
 
-/// Copies one field. Cannot panic: allocation failures abort in the server's
-/// allocator.
+/// Copies one field.
 unsafe extern "C" fn collect(
     _key: *mut raw::RedisModuleKey,
     field: *mut raw::RedisModuleString,
     value: *mut raw::RedisModuleString,
     batch: *mut c_void,
 ) {
-    // SAFETY: the server lends both strings for this call; `batch` is the
-    // vector that `next` passed and does not touch meanwhile.
-    unsafe {
-        let field = Str::borrow(field).bytes().to_vec();
-        let value = Str::borrow(value).bytes().to_vec();
-        (*batch.cast::<Vec<Field>>()).push((field, value));
-    }
+    // SAFETY: `batch` is what `next` passed, which does not touch it meanwhile.
+    let Batch { fields, panic } = unsafe { &mut *batch.cast::<Batch>() };
+    guard::carry(panic, || {
+        // SAFETY: the server lends both strings for this call.
+        let (field, value) = unsafe { (Str::borrow(field), Str::borrow(value)) };
+        fields.push((field.bytes().to_vec(), value.bytes().to_vec()));
+    });
 }

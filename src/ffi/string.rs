@@ -15,14 +15,16 @@ impl Str {
     /// # Safety
     /// `string` is a valid string of the server for all of `'a`.
     pub(super) unsafe fn borrow<'a>(string: *mut RedisModuleString) -> &'a Str {
-        // SAFETY: the caller's promise; `Str` is the same type underneath.
+        // SAFETY: the string lives for all of `'a`, as the caller promises, and `Str` is laid out
+        // as what it wraps.
         unsafe { &*string.cast() }
     }
 
     /// Its bytes.
     pub fn bytes(&self) -> &[u8] {
         let mut len = 0;
-        // SAFETY: a valid string; its bytes live and stay as long as it does.
+        // SAFETY: the string lives as long as `self`, and nothing changes the bytes of a string
+        // that is in use.
         unsafe {
             let start = api!(RedisModule_StringPtrLen)(self.raw(), &mut len);
             std::slice::from_raw_parts(start.cast(), len)
@@ -31,7 +33,7 @@ impl Str {
 
     /// A reference of our own: of the same string, not a copy.
     pub fn to_text(&self) -> Text {
-        // SAFETY: a valid string; the new reference is the result's.
+        // SAFETY: the string lives as long as `self`. The new reference is the result's.
         unsafe { api!(RedisModule_RetainString)(null_mut(), self.raw()) };
         Text(self.raw())
     }
@@ -48,8 +50,7 @@ pub struct Text(*mut RedisModuleString);
 impl Text {
     /// A new string with these bytes.
     pub fn new(bytes: &[u8]) -> Text {
-        // SAFETY: the server copies the bytes. Without a context the string is
-        // ours alone.
+        // SAFETY: the server copies the bytes. A string without a context is the caller's.
         Text(unsafe {
             api!(RedisModule_CreateString)(null_mut(), bytes.as_ptr().cast(), bytes.len())
         })
@@ -57,7 +58,7 @@ impl Text {
 
     /// A number as decimal text.
     pub fn number(number: i64) -> Text {
-        // SAFETY: as in `new`.
+        // SAFETY: a string without a context is the caller's.
         Text(unsafe { api!(RedisModule_CreateStringFromLongLong)(null_mut(), number) })
     }
 
@@ -74,7 +75,7 @@ impl Text {
 impl Deref for Text {
     type Target = Str;
     fn deref(&self) -> &Str {
-        // SAFETY: valid while we hold our reference.
+        // SAFETY: the reference that `self` has keeps the string alive.
         unsafe { Str::borrow(self.0) }
     }
 }
@@ -88,7 +89,7 @@ impl Clone for Text {
 
 impl Drop for Text {
     fn drop(&mut self) {
-        // SAFETY: gives back the one reference that is ours.
+        // SAFETY: `self` has one reference, and a drop happens once.
         unsafe { api!(RedisModule_FreeString)(null_mut(), self.0) };
     }
 }

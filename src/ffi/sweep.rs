@@ -1,6 +1,7 @@
 //! Walking over all keys of a database, a few at a time.
 
-use super::{api, guard, Db, Str};
+use super::guard::{self, Panic};
+use super::{api, Db, Str};
 use redis_module::raw;
 use std::ffi::c_void;
 use std::ptr::NonNull;
@@ -15,7 +16,7 @@ pub struct Sweep {
 impl Sweep {
     /// A new walk.
     pub fn new() -> Option<Sweep> {
-        // SAFETY: no arguments.
+        // SAFETY: the function has no arguments.
         let cursor = NonNull::new(unsafe { api!(RedisModule_ScanCursorCreate)() })?;
         Some(Sweep { cursor, met: 0 })
     }
@@ -24,9 +25,9 @@ impl Sweep {
     /// hashes to `meet`. It is the same database in each step. False when the walk is over.
     pub fn step(&mut self, db: Db<'_>, meet: &mut dyn FnMut(&Str)) -> bool {
         let here = db.enter();
-        let mut meeting = Meeting { meet, met: 0 };
-        // SAFETY: a valid context and a live cursor; `met` gets the pointer to
-        // `meeting` back, and only while this call runs.
+        let mut meeting = Meeting { meet, met: 0, panic: None };
+        // SAFETY: the context lives as long as `here`, and `self` has the cursor. The server
+        // passes `meeting` on to `met` and forgets it when this call is over.
         let more = unsafe {
             api!(RedisModule_Scan)(
                 here.raw(),
@@ -36,6 +37,7 @@ impl Sweep {
             )
         };
         self.met += meeting.met;
+        guard::resume(meeting.panic);
         more != 0
     }
 
@@ -47,7 +49,7 @@ impl Sweep {
 
 impl Drop for Sweep {
     fn drop(&mut self) {
-        // SAFETY: made once, destroyed once.
+        // SAFETY: `new` made the cursor, and a drop happens once.
         unsafe { api!(RedisModule_ScanCursorDestroy)(self.cursor.as_ptr()) };
     }
 }
@@ -56,6 +58,7 @@ impl Drop for Sweep {
 struct Meeting<'m> {
     meet: &'m mut dyn FnMut(&Str),
     met: u64,
+    panic: Option<Panic>,
 }
 
 unsafe extern "C" fn met(
@@ -64,16 +67,16 @@ unsafe extern "C" fn met(
     key: *mut raw::RedisModuleKey,
     meeting: *mut c_void,
 ) {
-    let _ = guard::guarded(|| {
-        // SAFETY: the server lends us the name and the key, which may be null,
-        // for the call; `meeting` is what `step` passed.
+    // SAFETY: `meeting` is what `step` passed, which does not touch it meanwhile.
+    let Meeting { meet, met, panic } = unsafe { &mut *meeting.cast::<Meeting<'_>>() };
+    *met += 1;
+    guard::carry(panic, || {
+        // SAFETY: the server lends the name for this call, and the key if it is not null.
         unsafe {
-            let meeting = &mut *meeting.cast::<Meeting<'_>>();
-            meeting.met += 1;
             if !key.is_null()
                 && api!(RedisModule_KeyType)(key) as isize == raw::REDISMODULE_KEYTYPE_HASH
             {
-                (meeting.meet)(Str::borrow(name));
+                meet(Str::borrow(name));
             }
         }
     });

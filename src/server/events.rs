@@ -169,7 +169,7 @@ impl OnKeyEvent for Events {
 
 /// Leaves a change in the [`INBOX`], which is read before anything else is done.
 fn defer(change: Change) {
-    INBOX.borrow_mut().push(change);
+    INBOX.borrow_mut().push_back(change);
     INBOX_HAS_CHANGES.store(true, Ordering::Relaxed);
     if let Ok(mut server) = SERVER.try_borrow_mut() {
         if let Some(server) = server.as_mut() {
@@ -190,7 +190,7 @@ pub(super) fn put(change: Change) {
             }
         }
         Err(_) => {
-            INBOX.borrow_mut().push(change);
+            INBOX.borrow_mut().push_back(change);
             INBOX_HAS_CHANGES.store(true, Ordering::Relaxed);
         }
     }

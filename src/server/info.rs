@@ -4,6 +4,7 @@ use super::eviction;
 use super::state::SERVER;
 use crate::engine::{Engine, Progress};
 use crate::ffi::{Ctx, Info, OnInfo};
+use std::cell::RefCell;
 use std::ffi::CStr;
 
 /// The version of the module, in one place: the package's.
@@ -20,7 +21,7 @@ impl OnInfo for Section {
         info.text(c"version", VERSION);
         // Whoever asks in the middle of the engine's own work (the report of a
         // crash in it) is told no more than that.
-        let Ok(server) = SERVER.try_borrow() else {
+        let Some(Ok(server)) = SERVER.try_get().map(RefCell::try_borrow) else {
             return;
         };
         if let Some(server) = server.as_ref() {

@@ -6,18 +6,20 @@ mod events;
 mod eviction;
 mod info;
 mod listeners;
+mod recovery;
 mod settings;
 mod state;
 mod timer;
 mod version;
 
 pub use blocked::acquire;
+pub use recovery::Recovery;
 pub use settings::load_settings;
 pub use state::run;
 pub use version::check;
 
 use crate::engine::{Engine, Settings};
-use crate::ffi::{drop_probes, Alarm, Ctx};
+use crate::ffi::{drop_probes, Ctx, Timer};
 use crate::store;
 use hashbrown::HashMap;
 use state::{Server, INBOX, SERVER};
@@ -26,11 +28,11 @@ use state::{Server, INBOX, SERVER};
 /// fails, nothing of it is left.
 pub fn start(ctx: Ctx<'_>, settings: Settings) -> Result<(), String> {
     let engine = Engine::new(settings);
-    let alarm = Alarm::new::<timer::Wakes>(ctx)?;
+    let timer = Timer::new::<timer::Wakes>(ctx)?;
     let (clients, waiters) = (HashMap::new(), HashMap::new());
     let mut server = Server {
         engine,
-        alarm,
+        timer,
         follows_keys: false,
         follows_loop: false,
         listens: false,

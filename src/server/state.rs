@@ -3,16 +3,17 @@
 
 use crate::core::WaiterId;
 use crate::engine::{Answer, Change, Engine, Error, Moment};
-use crate::ffi::{Alarm, Blocked, BlockedId, Ctx, MainThread, Reply};
+use crate::ffi::{guarded, Blocked, BlockedId, Ctx, MainThread, Reply, Timer};
 use crate::store::{self, KeyEvent, Listeners};
 use hashbrown::HashMap;
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The engine, and what connects it with the server.
 pub(super) struct Server {
     pub engine: Engine,
-    pub alarm: Alarm,
+    pub timer: Timer,
     /// Whether it hears of changed keys.
     pub follows_keys: bool,
     /// Whether it hears of the event loop for good.
@@ -50,8 +51,8 @@ pub(super) static SERVER: MainThread<RefCell<Option<Server>>> = MainThread::new(
 
 /// What happened and is not yet noted: key events come in the middle of
 /// anything, also of the engine's own work.
-pub(super) static INBOX: MainThread<RefCell<Vec<Change>>> =
-    MainThread::new(RefCell::new(Vec::new()));
+pub(super) static INBOX: MainThread<RefCell<VecDeque<Change>>> =
+    MainThread::new(RefCell::new(VecDeque::new()));
 
 /// Whether there is anything in it.
 pub(super) static INBOX_HAS_CHANGES: AtomicBool = AtomicBool::new(false);
@@ -72,20 +73,46 @@ pub(super) fn with_server<R>(
     ctx: Ctx<'_>,
     work: impl FnOnce(&mut Server) -> Result<R, Error>,
 ) -> Result<R, Error> {
-    let result = {
+    let (result, finished) = {
         let mut server = SERVER.try_borrow_mut().map_err(|_| Error::Busy)?;
         let server = server.as_mut().ok_or(Error::Stopped)?;
         server.read_inbox();
         server.engine.begin_work();
         let result = work(server);
-        server.finish(ctx);
-        result
+        // The work is done, and its client waits or will be told: a panic from here on must
+        // not become an error reply.
+        let finished = guarded(|| server.finish(ctx));
+        (result, finished)
     };
     let events = store::take_key_events();
-    if !events.is_empty() {
-        raise(ctx, events);
+    let raised = match events.is_empty() {
+        true => Ok(()),
+        false => guarded(|| raise(ctx, events)),
+    };
+    if finished.and(raised).is_err() {
+        note_panic();
     }
     result
+}
+
+/// Whether a panic has ended a callback, and the server has not recovered from it yet.
+static PANICKED: AtomicBool = AtomicBool::new(false);
+
+/// How long after a panic the next try is, in ms: if that panics too, the log does not
+/// fill up.
+const AFTER_PANIC: u64 = 100;
+
+/// Notes that a panic may have left any lock half changed. The next command, or the timer,
+/// does the rest: the server may be in the middle of anything.
+pub(super) fn note_panic() {
+    PANICKED.store(true, Ordering::Relaxed);
+    INBOX.borrow_mut().push_back(Change::Everything);
+    INBOX_HAS_CHANGES.store(true, Ordering::Relaxed);
+    if let Ok(mut server) = SERVER.try_borrow_mut() {
+        if let Some(server) = server.as_mut() {
+            server.wake_after(AFTER_PANIC);
+        }
+    }
 }
 
 /// Raises the key events of what was done. Other modules may hear them, and do
@@ -99,15 +126,18 @@ fn raise(ctx: Ctx<'_>, events: Vec<KeyEvent>) {
 impl Server {
     pub fn read_inbox(&mut self) {
         if INBOX_HAS_CHANGES.load(Ordering::Relaxed) {
-            INBOX_HAS_CHANGES.store(false, Ordering::Relaxed);
-            let changes = INBOX.take();
-            for change in changes {
+            if PANICKED.swap(false, Ordering::Relaxed) {
+                self.match_clients();
+            }
+            let first = || INBOX.borrow_mut().pop_front();
+            while let Some(change) = first() {
                 self.engine.note(change);
             }
+            INBOX_HAS_CHANGES.store(false, Ordering::Relaxed);
         }
     }
 
-    /// Sends the answers and sets the alarm.
+    /// Sends the answers and sets the timer.
     pub fn finish(&mut self, ctx: Ctx<'_>) {
         if self.engine.has_answers() {
             self.send_answers();
@@ -133,6 +163,8 @@ impl Server {
             if let Some(Client { blocked, render }) = self.clients.remove(&id) {
                 self.waiters.remove(&blocked.id());
                 blocked.answer(id, render(answer));
+            } else {
+                self.engine.take_back(id);
             }
         }
     }

@@ -7,16 +7,16 @@
 //! lets a module write. The server tells of that only for so long: to hear of each
 //! turn of the loop would cost every command.
 
-use super::state::{run, Server, SERVER};
+use super::state::{with_server, Server, SERVER};
 use crate::engine::Moment;
-use crate::ffi::{Ctx, Event, OnAlarm};
+use crate::ffi::{Ctx, Event, OnTimer};
 use crate::store;
 
-/// What the alarm is for.
+/// What the timer is for.
 pub(super) struct Wakes;
 
-impl OnAlarm for Wakes {
-    fn wake(ctx: Ctx<'_>) {
+impl OnTimer for Wakes {
+    fn fired(ctx: Ctx<'_>) {
         if let Some(server) = SERVER.borrow_mut().as_mut() {
             server.wake(ctx);
         }
@@ -32,7 +32,7 @@ pub(super) fn before_sleep(ctx: Ctx<'_>) {
             // It will sleep no moment. What was announced is handed on when it awakes;
             // and the events of the loop are ended then, which cannot be done in one of
             // them.
-            server.alarm.set(0);
+            server.timer.set(0);
         }
         is_due
     });
@@ -41,8 +41,11 @@ pub(super) fn before_sleep(ctx: Ctx<'_>) {
         return;
     }
     // Never busy: this is between commands. After a stop there is nothing to do.
-    let _ = run(ctx, |engine| {
-        engine.run_due(ctx);
+    let _ = with_server(ctx, |server| {
+        server.engine.run_due(ctx);
+        if server.engine.take_panicked() {
+            server.match_clients();
+        }
         Ok(())
     });
 }
@@ -57,7 +60,7 @@ pub(super) fn after_sleep(ctx: Ctx<'_>) {
 }
 
 impl Server {
-    /// The alarm woke the event loop. Nothing can be written here.
+    /// The timer woke the event loop. Nothing can be written here.
     fn wake(&mut self, ctx: Ctx<'_>) {
         self.engine.read_clocks(ctx);
         self.armed = None;
@@ -72,7 +75,7 @@ impl Server {
         }
         self.ignore_loop(ctx);
         if let Some((ms, at)) = next {
-            self.alarm.set(ms);
+            self.timer.set(ms);
             self.armed = Some(at);
         }
     }
@@ -86,7 +89,7 @@ impl Server {
         }
     }
 
-    /// Hears no more of the event loop, if that was only for the alarm.
+    /// Hears no more of the event loop, if that was only for the timer.
     fn ignore_loop(&mut self, ctx: Ctx<'_>) {
         let situation = ctx.situation();
         // A long script or a load lets the loop turn in the middle of anything,
@@ -99,7 +102,7 @@ impl Server {
         }
     }
 
-    /// Sets the alarm to what the engine has to do next.
+    /// Sets the timer to what the engine has to do next.
     pub(super) fn arm(&mut self, ctx: Ctx<'_>) {
         let Some(at) = self.engine.next_due() else {
             return;
@@ -108,16 +111,21 @@ impl Server {
             return;
         }
         let (ms, armed) = self.engine.sleeps(ctx, at);
-        self.alarm.set(ms);
+        self.timer.set(ms);
         self.armed = Some(armed);
     }
 
     /// Has the inbox read as soon as may be.
     pub(super) fn wake_soon(&mut self) {
         if !self.due {
-            self.due = true;
-            self.alarm.set(0);
-            self.armed = Some(Moment::PAST);
+            self.wake_after(0);
         }
+    }
+
+    /// Has the inbox read in so many ms at the latest.
+    pub(super) fn wake_after(&mut self, ms: u64) {
+        self.due = true;
+        self.timer.set(ms);
+        self.armed = Some(Moment::PAST);
     }
 }

@@ -5,12 +5,12 @@ use super::fields::{Fields, Word};
 use super::holds::{Field, Stored, Whose};
 use super::names::write_field;
 use super::numbering::{live_ends, renumber, ReadHold, Step, Steps};
-use super::propagation::Plain;
+use super::propagation::{Plain, Propagation};
 use super::publish::whose;
 use super::snapshot::{Snapshot, StoredHash};
 use super::{text, Error, Owner, Store, WORDS};
 use crate::core::{announcement, Announcement, End, Lock, Mode};
-use crate::ffi::{Access, Key, Kind, Str, Text};
+use crate::ffi::{Access, Key, KeyType, Str, Text};
 use smallvec::SmallVec;
 
 /// Timeout keys that are open for writing, by number.
@@ -45,7 +45,7 @@ impl<'c> Store<'c> {
     fn delete_vacated(&mut self) {
         self.vacated = None;
         self.delete_hash();
-        self.propagate_deletion(&[self.key]);
+        self.out.propagate_deletion(&[self.key]);
     }
 
     /// Makes the lock that was `snapshot` into `after`, as the owner who looked
@@ -65,7 +65,7 @@ impl<'c> Store<'c> {
             Some(mode) if lapsed => {
                 self.write(&Snapshot::nothing(), owner, after, mode, |store| {
                     store.delete_hash();
-                    store.propagate_deletion(&[store.key]);
+                    store.out.propagate_deletion(&[store.key]);
                 })?
             }
             Some(mode) => self.write(snapshot, owner, after, mode, |_| {})?,
@@ -79,6 +79,23 @@ impl<'c> Store<'c> {
 
     /// Writes a lock that is held; `prepare` runs when nothing can fail any more.
     fn write(
+        &mut self,
+        snapshot: &Snapshot,
+        owner: &Owner<'_>,
+        after: &Lock,
+        mode: Mode,
+        prepare: impl FnOnce(&mut Self),
+    ) -> Result<(), Error> {
+        if snapshot.hash.is_some() {
+            return self.write_holds(snapshot, owner, after, mode, prepare);
+        }
+        let undo = Undo(self);
+        let written = undo.0.write_holds(snapshot, owner, after, mode, prepare);
+        std::mem::forget(undo);
+        written
+    }
+
+    fn write_holds(
         &mut self,
         snapshot: &Snapshot,
         owner: &Owner<'_>,
@@ -132,15 +149,15 @@ impl<'c> Store<'c> {
     fn take_over(&mut self, field: &Str, after: &Lock, mode: Mode) -> bool {
         let one = &WORDS.one;
         let writes = mode == Mode::Write && after.end != End::Never;
-        let (Some(hash), Some(vacated), true) = (&self.hash, &self.vacated, writes) else {
+        let (Some(hash), Some(vacated), true) = (&mut self.hash, &self.vacated, writes) else {
             self.delete_vacated();
             return false;
         };
         hash.hash_set(field, Some(one));
         hash.hash_set(vacated, None);
-        self.propagate(Plain::HDel, &[self.key, vacated]);
-        self.propagate(Plain::HSet, &[self.key, field, one]);
-        self.write_end(hash, None, after.end);
+        self.out.propagate(Plain::HDel, &[self.key, vacated]);
+        self.out.propagate(Plain::HSet, &[self.key, field, one]);
+        write_end(&self.out, self.key, hash, None, after.end);
         self.db.signal_modified(self.key);
         self.vacated = None;
         true
@@ -179,7 +196,7 @@ impl<'c> Store<'c> {
         {
             // Its holders have lapsed; it is no lock that could be forced.
             self.delete_hash();
-            self.propagate_deletion(&[self.key]);
+            self.out.propagate_deletion(&[self.key]);
             self.announce(announcement(Some(mode), true, None), last.unwrap_or_default());
         }
         let mode = found.as_ref().map(|(mode, _)| *mode);
@@ -248,40 +265,17 @@ impl<'c> Store<'c> {
         Ok(opened)
     }
 
-    fn write_hash(&self, before: Option<StoredHash>, fields: &Fields<'_>, end: End) {
+    fn write_hash(&mut self, before: Option<StoredHash>, fields: &Fields<'_>, end: End) {
         let same_end = before.is_some_and(|hash| hash.end == end);
         if fields.is_empty() && same_end {
             return;
         }
-        let Some(hash) = &self.hash else {
+        let Some(hash) = &mut self.hash else {
             return;
         };
-        fields.write(self, hash);
-        self.write_end(hash, before.map(|hash| hash.end), end);
+        fields.write(&self.out, self.key, hash);
+        write_end(&self.out, self.key, hash, before.map(|hash| hash.end), end);
         self.db.signal_modified(self.key);
-    }
-
-    pub(super) fn write_end(&self, hash: &Key<'_>, before: Option<End>, end: End) {
-        match end {
-            _ if before == Some(end) => {}
-            // A new hash has no expiry.
-            End::Never if before.is_none() => {}
-            end => self.expire(hash, self.key, end),
-        }
-    }
-
-    /// Gives a key that is there another end.
-    fn expire(&self, key: &Key<'_>, name: &Str, end: End) {
-        match end {
-            End::At(at) => {
-                key.set_expiry(Some(at));
-                self.propagate_expiry(name, at);
-            }
-            End::Never => {
-                key.set_expiry(None);
-                self.propagate(Plain::Persist, &[name]);
-            }
-        }
     }
 
     pub(super) fn write_timeouts(&self, owner: &[u8], steps: &[Step], mut opened: Opened<'c>) {
@@ -297,8 +291,8 @@ impl<'c> Store<'c> {
             match *step {
                 Step::Set(_, end) => self.set(&name, self.key, end),
                 Step::Expire(_, end) => {
-                    if let Some(key) = self.open_derived(&name, Access::Write) {
-                        self.expire(&key, &name, end);
+                    if let Some(mut key) = self.open_derived(&name, Access::Write) {
+                        self.out.expire(&mut key, &name, end);
                         self.db.signal_modified(&name);
                     }
                 }
@@ -315,13 +309,15 @@ impl<'c> Store<'c> {
     }
 
     fn set_opened(&self, name: &Str, mut key: Key<'_>, value: &Str, end: End) {
-        key.string_set(value);
         match end {
             End::At(at) => {
-                key.set_expiry(Some(at));
-                self.propagate_set_until(name, value, at);
+                key.string_set(value, Some(at));
+                self.out.propagate_set_until(name, value, at);
             }
-            End::Never => self.propagate(Plain::Set, &[name, value]),
+            End::Never => {
+                key.string_set(value, None);
+                self.out.propagate(Plain::Set, &[name, value]);
+            }
         }
         self.db.signal_modified(name);
     }
@@ -343,13 +339,33 @@ impl<'c> Store<'c> {
         let mut all: SmallVec<[&Str; 4]> = done.into_iter().collect();
         for name in names {
             let key = self.open_derived(name, Access::Write);
-            if let Some(mut key) = key.filter(|key| key.kind() != Kind::Empty) {
+            if let Some(mut key) = key.filter(|key| key.kind() != KeyType::Empty) {
                 key.delete();
                 self.db.signal_modified(name);
                 all.push(name);
             }
         }
-        self.propagate_deletion(&all);
+        self.out.propagate_deletion(&all);
+    }
+}
+
+/// Gives a lock's hash its end.
+fn write_end(out: &Propagation<'_>, name: &Str, hash: &mut Key<'_>, before: Option<End>, end: End) {
+    match end {
+        _ if before == Some(end) => {}
+        // A new hash has no expiry.
+        End::Never if before.is_none() => {}
+        end => out.expire(hash, name, end),
+    }
+}
+
+/// Deletes the hash of a first hold again when a panic leaves it half written: without its
+/// end the lock would be held for ever.
+struct Undo<'s, 'c>(&'s mut Store<'c>);
+
+impl Drop for Undo<'_, '_> {
+    fn drop(&mut self) {
+        self.0.delete_vacated();
     }
 }
 

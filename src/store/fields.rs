@@ -1,7 +1,7 @@
 //! What shall change in a lock's hash.
 
-use super::propagation::Plain;
-use super::{Store, WORDS};
+use super::propagation::{Plain, Propagation};
+use super::WORDS;
 use crate::core::Mode;
 use crate::ffi::{Key, Str, Text};
 use smallvec::SmallVec;
@@ -56,24 +56,24 @@ impl<'a> Fields<'a> {
     }
 
     /// Writes and propagates them. Sets first: a hash goes with its last field.
-    pub fn write(&self, store: &Store<'_>, hash: &Key<'_>) {
+    pub fn write(&self, out: &Propagation<'_>, key: &Str, hash: &mut Key<'_>) {
         let mut args: SmallVec<[&Str; 8]> = SmallVec::new();
         if !self.set.is_empty() {
-            args.push(store.key);
+            args.push(key);
             for (field, value) in &self.set {
                 hash.hash_set(field.str(), Some(value.str()));
                 args.extend([field.str(), value.str()]);
             }
-            store.propagate(Plain::HSet, &args);
+            out.propagate(Plain::HSet, &args);
         }
         if !self.delete.is_empty() {
             args.clear();
-            args.push(store.key);
+            args.push(key);
             for field in &self.delete {
                 hash.hash_set(field.str(), None);
                 args.push(field.str());
             }
-            store.propagate(Plain::HDel, &args);
+            out.propagate(Plain::HDel, &args);
         }
     }
 }

@@ -5,7 +5,7 @@ use super::names::{field_name, FieldName};
 use super::numbering::{live_ends, ReadHold, ReadHolds};
 use super::{text, Error, Store};
 use crate::core::{End, Ends, Mode, MAX_READS};
-use crate::ffi::{Key, Kind};
+use crate::ffi::{Key, KeyType};
 
 /// One field of a lock's hash.
 pub struct Entry {
@@ -158,13 +158,13 @@ impl<'c> Store<'c> {
     /// lock's name.
     pub(super) fn whose(&self, key: &Key<'_>) -> Result<Whose, Error> {
         match key.kind() {
-            Kind::Empty => Ok(Whose::Nobody),
-            Kind::String => {
+            KeyType::Empty => Ok(Whose::Nobody),
+            KeyType::String => {
                 let value = key.string();
                 let ours = value == self.name.bytes() || value == b"1";
                 Ok(if ours { Whose::Ours } else { Whose::Other(value.to_vec()) })
             }
-            Kind::Hash | Kind::Other => Err(Error::WrongType("a timeout key is no string")),
+            KeyType::Hash | KeyType::Other => Err(Error::WrongType("a timeout key is no string")),
         }
     }
 }

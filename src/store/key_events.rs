@@ -1,7 +1,7 @@
 //! Key events: the module's own, and those of the plain commands as which changes are
 //! propagated. Noted while a command works, and raised when it is done.
 
-use super::propagation::Plain;
+use super::propagation::{Plain, Propagation};
 use super::Store;
 use crate::ffi::{EventClass, MainThread, Str, Text};
 use std::cell::RefCell;
@@ -61,7 +61,7 @@ pub fn take_key_events() -> Vec<KeyEvent> {
 impl Store<'_> {
     /// Notes what happened to the lock, if anybody wants to know.
     pub fn notice(&self, what: What) {
-        if self.asked.has(EventClass::Module) {
+        if self.out.asked.has(EventClass::Module) {
             self.note_own(what);
         }
     }
@@ -80,9 +80,11 @@ impl Store<'_> {
             return;
         }
         noted.last_own = Some(noted.events.len());
-        noted.events.push(self.event(self.key, EventClass::Module, what.name()));
+        noted.events.push(self.out.event(self.key, EventClass::Module, what.name()));
     }
+}
 
+impl Propagation<'_> {
     /// Notes the events of a plain change of a key, if anybody wants to know.
     pub(super) fn note_plain(&self, change: Plain, key: &Str) {
         if self.asked.any() {

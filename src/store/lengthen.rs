@@ -10,7 +10,12 @@ impl Store<'_> {
     /// Makes an owner's read hold of this number, or its write holds, last until
     /// `end` at least. Only where all keys that make the hold are here. It removes
     /// nothing, for a key that is missing may be at another node.
-    pub fn lengthen(&self, owner: &Owner<'_>, number: Option<u64>, end: End) -> Result<(), Error> {
+    pub fn lengthen(
+        &mut self,
+        owner: &Owner<'_>,
+        number: Option<u64>,
+        end: End,
+    ) -> Result<(), Error> {
         let Some(hash) = self.hash()? else {
             return Ok(());
         };
@@ -31,9 +36,8 @@ impl Store<'_> {
                 self.write_timeouts(owner.bytes(), &[step], Opened::new());
             }
         }
-        let before = end_of(hash);
-        if before < end {
-            self.write_end(hash, Some(before), end);
+        if let Some(hash) = self.hash.as_mut().filter(|hash| end_of(hash) < end) {
+            self.out.expire(hash, self.key, end);
             self.db.signal_modified(self.key);
         }
         Ok(())

@@ -4,11 +4,12 @@ use super::hash::{check_writer, count, end_of, mode_of, write_count};
 use super::holds::{Excess, Field, Stored};
 use super::names::{field_name, FieldName};
 use super::numbering::{live_ends, ReadHolds};
+use super::propagation::Propagation;
 use super::served::serves_slot;
 use super::snapshot::{Snapshot, StoredHash, StoredHolds};
 use super::{is_cluster, Entry, Error, Held, LockName, LockRef, Owner, Reserved};
 use crate::core::{End, Ends, Holds, Lock, Millis, Mode, Others};
-use crate::ffi::{Access, AskedFor, Ctx, Db, Key, Kind, Str, Text};
+use crate::ffi::{Access, Ctx, Db, Key, KeyType, Str, Text};
 use std::cell::{Cell, RefCell};
 
 /// The keys of one lock, for the length of one command.
@@ -17,12 +18,9 @@ pub struct Store<'c> {
     pub(super) key: &'c Str,
     pub(super) name: LockName<'c>,
     pub(super) access: Access,
-    /// The key events that somebody wants.
-    pub(super) asked: AskedFor,
+    pub(super) out: Propagation<'c>,
     /// Whether a client's command works on it, which the server has allowed.
     pub(super) is_allowed: bool,
-    /// Whether the server has counted a change that nobody hears of.
-    pub(super) counted: Cell<bool>,
     /// The time, once it was asked for.
     now: Cell<Option<Millis>>,
     /// The key itself; None when it is opened for reading and not there.
@@ -78,9 +76,8 @@ impl<'c> Store<'c> {
             key,
             name,
             access,
-            asked: db.ctx().asked_for(),
+            out: Propagation::of(db),
             is_allowed: false,
-            counted: Cell::new(false),
             now: Cell::new(None),
             hash: db.open(key, access),
             keys_read: Cell::new(0),
@@ -195,7 +192,7 @@ impl<'c> Store<'c> {
 
     /// Whether the key is there, whatever it holds.
     pub fn exists(&self) -> bool {
-        self.vacated.is_none() && self.hash.as_ref().is_some_and(|key| key.kind() != Kind::Empty)
+        self.vacated.is_none() && self.hash.as_ref().is_some_and(|key| key.kind() != KeyType::Empty)
     }
 
     /// The context that it was opened in.
@@ -222,11 +219,11 @@ impl<'c> Store<'c> {
             return Ok(None);
         };
         match key.kind() {
-            Kind::Empty => Ok(None),
+            KeyType::Empty => Ok(None),
             // A replica that serves old data while it loads shows what has lapsed.
-            Kind::Hash if self.access == Access::Read && self.is_past(end_of(key)) => Ok(None),
-            Kind::Hash => Ok(Some(key)),
-            Kind::String | Kind::Other => Err(Error::WrongType("the key holds no lock")),
+            KeyType::Hash if self.access == Access::Read && self.is_past(end_of(key)) => Ok(None),
+            KeyType::Hash => Ok(Some(key)),
+            KeyType::String | KeyType::Other => Err(Error::WrongType("the key holds no lock")),
         }
     }
 

@@ -33,7 +33,7 @@ pub use served::is_here;
 pub use slot::{slot_owner, SlotOwner};
 pub use snapshot::Snapshot;
 
-use crate::ffi::{Ctx, MainThread, Recent, Text};
+use crate::ffi::{Ctx, MainThread, Text, TextCache};
 use lazy_static::lazy_static;
 use names::Name;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -116,7 +116,7 @@ lazy_static! {
 
 lazy_static! {
     /// Names of keys, fields and channels that were used lately.
-    static ref NAMES: MainThread<Recent> = MainThread::new(Recent::default());
+    static ref NAMES: MainThread<TextCache> = MainThread::new(TextCache::default());
 }
 
 /// Gives back what is kept for speed alone, before the module is unloaded.

@@ -1,7 +1,9 @@
 //! Handing changes on: as key events, to replicas and to the AOF.
 
-use super::{Store, WORDS};
-use crate::ffi::{EventClass, Propagate, Str, Text};
+use super::WORDS;
+use crate::core::End;
+use crate::ffi::{AskedFor, Db, EventClass, Key, Propagate, Str, Text};
+use std::cell::Cell;
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -74,10 +76,39 @@ impl Plain {
     }
 }
 
-impl Store<'_> {
+/// Where a lock's changes are handed on to.
+pub(super) struct Propagation<'c> {
+    pub db: Db<'c>,
+    /// The key events that somebody wants.
+    pub asked: AskedFor,
+    /// Whether the server has counted a change that nobody hears of.
+    counted: Cell<bool>,
+}
+
+impl<'c> Propagation<'c> {
+    /// Of changes in this database.
+    #[inline(always)]
+    pub fn of(db: Db<'c>) -> Propagation<'c> {
+        Propagation { db, asked: db.ctx().asked_for(), counted: Cell::new(false) }
+    }
+
+    /// Gives a key that is there another end.
+    pub fn expire(&self, key: &mut Key<'_>, name: &Str, end: End) {
+        match end {
+            End::At(at) => {
+                key.set_expiry(Some(at));
+                self.propagate_expiry(name, at);
+            }
+            End::Never => {
+                key.set_expiry(None);
+                self.propagate(Plain::Persist, &[name]);
+            }
+        }
+    }
+
     /// Tells everybody of a change of the key that comes first among the
     /// arguments: as a key event, and as a plain command to replicas and the AOF.
-    pub(super) fn propagate(&self, change: Plain, args: &[&Str]) {
+    pub fn propagate(&self, change: Plain, args: &[&Str]) {
         if let Some(key) = args.first() {
             self.note_plain(change, key);
         }
@@ -87,7 +118,7 @@ impl Store<'_> {
     }
 
     /// The same of keys that were deleted.
-    pub(super) fn propagate_deletion(&self, keys: &[&Str]) {
+    pub fn propagate_deletion(&self, keys: &[&Str]) {
         for key in keys {
             self.note_plain(Plain::Del, key);
         }
@@ -97,7 +128,7 @@ impl Store<'_> {
     }
 
     /// The same of a new time of expiry, a unix time in ms.
-    pub(super) fn propagate_expiry(&self, key: &Str, at: i64) {
+    fn propagate_expiry(&self, key: &Str, at: i64) {
         self.note_plain(Plain::PExpireAt, key);
         if self.has_listeners() {
             let args = [key, &Text::number(at)];
@@ -106,7 +137,7 @@ impl Store<'_> {
     }
 
     /// The same of a string that was set until then, a unix time in ms.
-    pub(super) fn propagate_set_until(&self, key: &Str, value: &Str, at: i64) {
+    pub fn propagate_set_until(&self, key: &Str, value: &Str, at: i64) {
         self.note_plain(Plain::SetUntil, key);
         if self.has_listeners() {
             let args = [key, value, &WORDS.pxat, &Text::number(at)];
@@ -116,7 +147,7 @@ impl Store<'_> {
 
     /// Whether anybody hears of a change. If not, the server still counts one
     /// for the command, for the next RDB file.
-    pub(super) fn has_listeners(&self) -> bool {
+    fn has_listeners(&self) -> bool {
         if listeners() != Listeners::Nobody {
             return true;
         }

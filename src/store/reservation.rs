@@ -4,7 +4,7 @@ use super::hash::count;
 use super::names::{check_owner, Name};
 use super::{text, Error, Store};
 use crate::core::{End, Token};
-use crate::ffi::{Access, Key, Kind, Str, Text};
+use crate::ffi::{Access, Key, KeyType, Str, Text};
 
 /// A reservation that stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,9 +71,9 @@ impl Store<'_> {
             return Ok(None);
         };
         match key.kind() {
-            Kind::Empty => Ok(None),
-            Kind::String => Ok(Some(key)),
-            Kind::Hash | Kind::Other => Err(wrong.clone()),
+            KeyType::Empty => Ok(None),
+            KeyType::String => Ok(Some(key)),
+            KeyType::Hash | KeyType::Other => Err(wrong.clone()),
         }
     }
 }

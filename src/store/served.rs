@@ -3,7 +3,7 @@
 
 use super::hash::mode_of;
 use super::{text, Error, LockName, Store};
-use crate::ffi::{Access, Ctx, Db, Kind, Refusal, Str, Text};
+use crate::ffi::{Access, Ctx, Db, KeyType, Refusal, Str, Text};
 use lazy_static::lazy_static;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -14,7 +14,7 @@ pub fn is_here(db: Db<'_>, key: &Str) -> bool {
     LockName::new(key.bytes(), true).is_ok()
         && db
             .open(key, Access::Read)
-            .is_some_and(|key| key.kind() == Kind::Hash && mode_of(&key).is_ok())
+            .is_some_and(|key| key.kind() == KeyType::Hash && mode_of(&key).is_ok())
 }
 
 impl<'c> Store<'c> {

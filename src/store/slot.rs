@@ -1,6 +1,6 @@
 //! Which node of a cluster serves a slot.
 
-use crate::ffi::{Ctx, Tree};
+use crate::ffi::{CallReply, Ctx};
 
 /// The node that serves a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,18 +38,18 @@ impl Redirect {
 /// Who serves the slot of this key.
 pub fn slot_owner(ctx: Ctx<'_>, key: &[u8]) -> SlotOwner {
     match (ctx.cluster_shards(), ctx.node_id()) {
-        (Some(Tree::List(shards)), Some(me)) => owner_in(&shards, &me, slot(key)),
+        (Some(CallReply::List(shards)), Some(me)) => owner_in(&shards, &me, slot(key)),
         _ => SlotOwner::Unknown,
     }
 }
 
 /// The owner of a slot, as the reply of CLUSTER SHARDS tells it to the node `me`. CLUSTER
 /// NODES does not have the preferred endpoint, CLUSTER SLOTS has one port only.
-fn owner_in(shards: &[Tree], me: &[u8], slot: u16) -> SlotOwner {
-    let has_slot = |shard: &&Tree| {
+fn owner_in(shards: &[CallReply], me: &[u8], slot: u16) -> SlotOwner {
+    let has_slot = |shard: &&CallReply| {
         let ranges = list(field(shard, "slots"));
         ranges.chunks_exact(2).any(|range| match range {
-            [Tree::Integer(first), Tree::Integer(last)] => {
+            [CallReply::Integer(first), CallReply::Integer(last)] => {
                 (*first..=*last).contains(&i64::from(slot))
             }
             _ => false,
@@ -76,28 +76,28 @@ fn owner_in(shards: &[Tree], me: &[u8], slot: u16) -> SlotOwner {
 }
 
 /// The value behind this name.
-fn field<'t>(map: &'t Tree, name: &str) -> &'t Tree {
+fn field<'t>(map: &'t CallReply, name: &str) -> &'t CallReply {
     let pair = list(map).chunks_exact(2).find(|pair| text(&pair[0]) == name.as_bytes());
-    pair.map_or(&Tree::Nothing, |pair| &pair[1])
+    pair.map_or(&CallReply::Nothing, |pair| &pair[1])
 }
 
-fn list(tree: &Tree) -> &[Tree] {
+fn list(tree: &CallReply) -> &[CallReply] {
     match tree {
-        Tree::List(list) => list,
+        CallReply::List(list) => list,
         _ => &[],
     }
 }
 
-fn text(tree: &Tree) -> &[u8] {
+fn text(tree: &CallReply) -> &[u8] {
     match tree {
-        Tree::Text(text) => text,
+        CallReply::Text(text) => text,
         _ => b"",
     }
 }
 
-fn integer(tree: &Tree) -> Option<i64> {
+fn integer(tree: &CallReply) -> Option<i64> {
     match tree {
-        Tree::Integer(number) => Some(*number),
+        CallReply::Integer(number) => Some(*number),
         _ => None,
     }
 }
@@ -143,22 +143,22 @@ mod tests {
         assert_ne!(slot(b"{}foo"), slot(b"{}bar"));
     }
 
-    fn word(word: &str) -> Tree {
-        Tree::Text(word.into())
+    fn word(word: &str) -> CallReply {
+        CallReply::Text(word.into())
     }
 
-    fn node(id: &str, role: &str, health: &str, ports: &[(&str, i64)]) -> Tree {
+    fn node(id: &str, role: &str, health: &str, ports: &[(&str, i64)]) -> CallReply {
         let mut fields = vec![word("id"), word(id), word("role"), word(role)];
         fields.extend([word("health"), word(health), word("endpoint"), word("host")]);
         for (name, port) in ports {
-            fields.extend([word(name), Tree::Integer(*port)]);
+            fields.extend([word(name), CallReply::Integer(*port)]);
         }
-        Tree::List(fields)
+        CallReply::List(fields)
     }
 
-    fn shard(slots: &[i64], nodes: Vec<Tree>) -> Tree {
-        let slots = Tree::List(slots.iter().map(|slot| Tree::Integer(*slot)).collect());
-        Tree::List(vec![word("slots"), slots, word("nodes"), Tree::List(nodes)])
+    fn shard(slots: &[i64], nodes: Vec<CallReply>) -> CallReply {
+        let slots = CallReply::List(slots.iter().map(|slot| CallReply::Integer(*slot)).collect());
+        CallReply::List(vec![word("slots"), slots, word("nodes"), CallReply::List(nodes)])
     }
 
     #[test]

@@ -62,6 +62,7 @@ mod observe;
 mod once;
 mod operations;
 mod order;
+mod panics;
 mod pauses;
 mod pending;
 mod persisted;

@@ -126,6 +126,11 @@ impl<L: Clone + Eq + Hash, R> WaitList<L, R> {
         self.waiters.keys().next().copied()
     }
 
+    /// The numbers of all waiters, in the order of their arrival.
+    pub fn ids(&self) -> impl Iterator<Item = WaiterId> + use<'_, L, R> {
+        self.waiters.keys().copied()
+    }
+
     /// All waiters, in the order of their arrival.
     #[cfg(test)]
     pub fn iter(&self) -> impl Iterator<Item = (WaiterId, &Waiter<L, R>)> + Clone {

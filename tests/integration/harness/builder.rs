@@ -167,7 +167,7 @@ impl Builder {
 
 /// The library that was built together with this test executable, which cargo
 /// puts beside it.
-fn built_module() -> PathBuf {
+pub(super) fn built_module() -> PathBuf {
     let executable = env::current_exe().expect("find the test executable");
     let library = format!("{}{MODULE}{}", env::consts::DLL_PREFIX, env::consts::DLL_SUFFIX);
     executable.with_file_name(library)

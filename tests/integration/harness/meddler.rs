@@ -8,13 +8,14 @@ use std::{env, fs};
 
 use super::builder::Builder;
 
-/// The library, built once for this process by the C compiler that cargo links
-/// with.
-static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/modules/meddler.c");
+static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| compile("meddler"));
+
+/// Builds a module of `tests/modules` with the C compiler that cargo links with.
+pub(super) fn compile(name: &str) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/modules/{name}.c"));
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let (library, part) =
-        (dir.join("meddler.so"), dir.join(format!("meddler-{}.so", process::id())));
+        (dir.join(format!("{name}.so")), dir.join(format!("{name}-{}.so", process::id())));
     let compiler = env::var("CC").unwrap_or_else(|_| "cc".to_owned());
     let status = Command::new(&compiler)
         .args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o"])
@@ -25,7 +26,7 @@ static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
     // Other test processes may be at the same.
     fs::rename(&part, &library).expect("put the built module in its place");
     library
-});
+}
 
 impl Builder {
     /// Loads a module that calls `command` whenever a key event named `event`

@@ -16,7 +16,7 @@ const LONGEST: usize = 128;
 /// over and over, and most of what a string costs is that the server allocates
 /// and frees it.
 #[derive(Default)]
-pub struct Recent(RefCell<Shelf>);
+pub struct TextCache(RefCell<Shelf>);
 
 #[derive(Default)]
 struct Shelf {
@@ -26,7 +26,7 @@ struct Shelf {
     texts: Vec<Option<Text>>,
 }
 
-impl Recent {
+impl TextCache {
     /// Gives all memory back. A static is never dropped, also not when the server
     /// unloads the module.
     pub fn clear(&self) {

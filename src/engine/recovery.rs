@@ -1,0 +1,81 @@
+//! Going on after a panic. The work outside of commands is done in steps: a panic ends a
+//! step and nothing else.
+
+use super::intervals;
+use super::state::{Session, Timer};
+use super::tracking::renewal;
+use super::Engine;
+use crate::core::WaiterId;
+use crate::ffi::{guarded, Ctx};
+use crate::store::LockRef;
+
+impl Engine {
+    /// Does a step. None when it ended in a panic.
+    pub(super) fn step<R>(&mut self, work: impl FnOnce(&mut Engine) -> R) -> Option<R> {
+        let done = guarded(|| work(self));
+        if done.is_err() {
+            self.note_panic();
+        }
+        done.ok()
+    }
+
+    /// A step ended in a panic.
+    pub(super) fn note_panic(&mut self) {
+        self.panicked = true;
+        // The next pass asks for it.
+        self.timers.unfinished = true;
+    }
+
+    /// Whether a step ended in a panic since this was last asked: then there may be waiters
+    /// without clients, and clients without waiters.
+    pub fn take_panicked(&mut self) -> bool {
+        std::mem::take(&mut self.panicked)
+    }
+
+    /// What was due ended in a panic: it is done again, but not at once.
+    pub(super) fn do_again(&mut self, ctx: Ctx<'_>, timer: Timer) {
+        let at = self.within(ctx, intervals::AFTER_PANIC);
+        match timer {
+            Timer::Waiter(id) => {
+                let Some(asked) = self.waits.request_mut(id) else {
+                    return;
+                };
+                asked.until = asked.until.map(|(until, _)| (until, at));
+                self.timers.add(at, timer);
+            }
+            Timer::Session(id) => {
+                if let Some(session) = self.tracked.get(id).and_then(|tracked| tracked.session) {
+                    let wait = renewal(session.lease).min(intervals::AFTER_PANIC);
+                    let due = self.within(ctx, wait);
+                    self.bind(id, Some(Session { due, ..session }));
+                }
+            }
+            Timer::Lock(place) => {
+                if let Some(name) = self.memory.at(place).map(|known| known.name().to_vec()) {
+                    self.schedule(LockRef { db: place.db, name: &name }, at);
+                }
+            }
+        }
+    }
+
+    /// Whether a client waits, or its answer is to be sent.
+    pub fn has_waiter(&self, id: WaiterId) -> bool {
+        self.waits.get(id).is_some()
+            || self.deliveries.unsent.iter().any(|(answered, _)| *answered == id)
+    }
+
+    /// Takes those waiters off the list, without an answer.
+    pub fn remove_waiters(&mut self, is_one: impl Fn(WaiterId) -> bool) {
+        let ids: Vec<WaiterId> = self.waits.ids().filter(|id| is_one(*id)).collect();
+        for id in ids {
+            self.remove_waiter(id);
+        }
+    }
+
+    /// Nobody is told of the answer with this number: what it grants is taken back.
+    pub fn take_back(&mut self, id: WaiterId) {
+        if let Some(in_flight) = self.deliveries.in_flight.remove(&id) {
+            self.undelivered(&in_flight, false);
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! Going on after a panic.
+
+use super::state::{note_panic, Client, Server};
+use crate::engine::{Answer, Error};
+use crate::ffi::OnPanic;
+
+/// What to do after a panic.
+pub struct Recovery;
+
+impl OnPanic for Recovery {
+    fn recover() {
+        note_panic();
+    }
+}
+
+impl Server {
+    /// Has no waiter without a client, and no client without a waiter.
+    pub(super) fn match_clients(&mut self) {
+        let Server { engine, clients, waiters, .. } = self;
+        let is_known = |id| {
+            let client: Option<&Client> = clients.get(&id);
+            client.is_some_and(|client| waiters.get(&client.blocked.id()) == Some(&id))
+        };
+        engine.remove_waiters(|id| !is_known(id));
+        let lost: Vec<_> = clients.keys().copied().filter(|id| !engine.has_waiter(*id)).collect();
+        for id in lost {
+            if let Some(Client { blocked, render }) = clients.remove(&id) {
+                waiters.remove(&blocked.id());
+                engine.take_back(id);
+                blocked.answer(id, render(Answer::Failed(Error::Internal)));
+            }
+        }
+    }
+}
