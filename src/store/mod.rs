@@ -4,6 +4,7 @@
 //! replicas and the AOF, here and nowhere else.
 
 mod change;
+mod error;
 mod fields;
 mod hash;
 mod holds;
@@ -15,20 +16,22 @@ mod numbering;
 mod owner;
 mod propagation;
 mod publish;
+mod read;
 mod reservation;
 mod served;
 mod slot;
 mod snapshot;
 
 pub use change::Forced;
+pub use error::Error;
 pub use holds::{Entry, Held};
 pub use key_events::{take_key_events, KeyEvent, What};
-pub use lock::{ReadScope, Store};
+pub use lock::{Reserved, Store};
 pub use names::{hold_of_key, locks_of_key, LockName};
 pub use owner::Owner;
 pub use propagation::{listeners, set_listeners, Listeners};
 pub use publish::{announce_by, loop_awakes, loop_is_done, Channels, ClusterPublish};
-pub use reservation::Reserved;
+pub use read::ReadScope;
 pub use served::is_here;
 pub use slot::{slot_owner, SlotOwner};
 pub use snapshot::Snapshot;
@@ -37,35 +40,6 @@ use crate::ffi::{Ctx, MainThread, Text, TextCache};
 use lazy_static::lazy_static;
 use names::Name;
 use std::sync::atomic::{AtomicBool, Ordering};
-
-/// Why the keys cannot be used as the lock that they are asked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Error {
-    /// A key has another type, or a content that the module never writes.
-    WrongType(&'static str),
-    /// A timeout key that is needed belongs to the lock of this name.
-    Clash(Vec<u8>),
-    /// The hash counts more read holds of one owner than are supported.
-    TooManyReads,
-    /// The lock's name is refused, for this reason.
-    BadLockName(&'static str),
-    /// The owner is refused, for this reason.
-    BadOwner(&'static str),
-    /// The lock's keys would not share a slot.
-    CrossSlot,
-    /// The lock's slot is being migrated, or another node serves it.
-    TryAgain,
-    /// The cluster is down, as this says.
-    ClusterDown(&'static str),
-}
-
-impl Error {
-    /// Whether the keys cannot be looked at because the cluster does not allow it now. They
-    /// may well be here.
-    pub fn is_unserved(&self) -> bool {
-        matches!(self, Error::TryAgain | Error::ClusterDown(_))
-    }
-}
 
 /// A lock: a name alone, without its database, is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

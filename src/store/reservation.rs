@@ -2,18 +2,9 @@
 
 use super::hash::count;
 use super::names::{check_owner, Name};
-use super::{text, Error, Store};
+use super::{text, Error, Reserved, Store};
 use crate::core::{End, Token};
 use crate::ffi::{Access, Key, KeyType, Str, Text};
-
-/// A reservation that stands.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reserved {
-    /// Whose it is.
-    pub owner: Vec<u8>,
-    /// How long it stands.
-    pub end: End,
-}
 
 impl Store<'_> {
     /// The reservation that stands, if any. It is looked for once.

@@ -2,11 +2,9 @@
 //! client's command.
 
 use super::hash::mode_of;
-use super::{text, Error, LockName, Store};
-use crate::ffi::{Access, Ctx, Db, KeyType, Refusal, Str, Text};
-use lazy_static::lazy_static;
-use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher, Hasher};
+use super::slot::probe;
+use super::{Error, LockName, Store};
+use crate::ffi::{Access, Db, KeyType, Refusal, Str};
 
 /// Whether the key holds a hash that looks like a lock, though this server may not serve it:
 /// its timeout keys may be elsewhere, so who holds it cannot be told.
@@ -48,27 +46,4 @@ impl<'c> Store<'c> {
     pub fn may_grant(&self) -> bool {
         !self.db.ctx().situation().out_of_memory && (self.is_allowed || self.may_write())
     }
-}
-
-/// A command on a key that never exists is refused, in a context of no client, while this
-/// node does not serve its slot, and while the slot is on its way between nodes: then a
-/// lock's timeout keys may be gone before its hash, or come after it.
-pub(super) fn serves_slot(ctx: Ctx<'_>, name: LockName<'_>, access: Access) -> Result<(), Error> {
-    ctx.would_serve(&probe(name), access).map_err(|refusal| match refusal {
-        Refusal::Down => Error::ClusterDown("The cluster is down"),
-        Refusal::DownForWrites => {
-            Error::ClusterDown("The cluster is down and only accepts read commands")
-        }
-        Refusal::Slot | Refusal::Write => Error::TryAgain,
-    })
-}
-
-/// A key in the lock's slot that nobody can have made: its name has a number that only this
-/// process knows.
-fn probe(name: LockName<'_>) -> Text {
-    text(&name.probe(*SECRET))
-}
-
-lazy_static! {
-    static ref SECRET: u64 = RandomState::new().build_hasher().finish();
 }

@@ -1,6 +1,10 @@
 //! Which node of a cluster serves a slot.
 
-use crate::ffi::{CallReply, Ctx};
+use super::{Error, LockName};
+use crate::ffi::{Access, CallReply, Ctx, Refusal, Text};
+use lazy_static::lazy_static;
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
 
 /// The node that serves a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -181,4 +185,27 @@ mod tests {
         assert_eq!(moved(400, false), "MOVED 400 host:4");
         assert_eq!(moved(301, false), "Nobody");
     }
+}
+
+/// A command on a key that never exists is refused, in a context of no client, while this
+/// node does not serve its slot, and while the slot is on its way between nodes: then a
+/// lock's timeout keys may be gone before its hash, or come after it.
+pub(super) fn serves_slot(ctx: Ctx<'_>, name: LockName<'_>, access: Access) -> Result<(), Error> {
+    ctx.would_serve(&probe(name), access).map_err(|refusal| match refusal {
+        Refusal::Down => Error::ClusterDown("The cluster is down"),
+        Refusal::DownForWrites => {
+            Error::ClusterDown("The cluster is down and only accepts read commands")
+        }
+        Refusal::Slot | Refusal::Write => Error::TryAgain,
+    })
+}
+
+/// A key in the lock's slot that nobody can have made: its name has a number that only this
+/// process knows.
+pub(super) fn probe(name: LockName<'_>) -> Text {
+    super::text(&name.probe(*SECRET))
+}
+
+lazy_static! {
+    static ref SECRET: u64 = RandomState::new().build_hasher().finish();
 }
