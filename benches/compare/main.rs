@@ -18,7 +18,7 @@ mod machine;
 mod measures;
 mod plot;
 #[expect(dead_code, reason = "the tests use the rest")]
-#[path = "../../tests/integration/redisson.rs"]
+#[path = "../../tests/integration/redisson_scripts.rs"]
 mod redisson;
 mod report;
 mod stats;

@@ -1,0 +1,8 @@
+//! Slots, the nodes that serve them, and slots that move.
+
+mod migration;
+mod moved_in;
+mod nodes;
+mod probes;
+mod slots;
+mod waiters_moved;

@@ -1,0 +1,7 @@
+//! Fencing tokens.
+
+mod key;
+mod owner;
+mod survives;
+pub mod tokens;
+mod waiting;

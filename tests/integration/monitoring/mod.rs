@@ -1,0 +1,6 @@
+//! What operators see: INFO, the dashboard, and memory.
+
+pub mod figures;
+pub mod info;
+mod memory_returns;
+mod pages;

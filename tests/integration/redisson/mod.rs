@@ -1,0 +1,4 @@
+//! The module beside what Redisson clients do.
+
+mod differences;
+mod differential;

@@ -1,0 +1,8 @@
+//! Replicas, promotion, files and crashes.
+
+mod async_loading;
+mod crash;
+mod failover;
+mod persistence;
+mod propagation;
+mod replicas;

@@ -1,0 +1,9 @@
+//! Many clients and random faults, for as long as a test may take.
+
+pub mod chaos;
+mod clock_storm;
+mod fence_storm;
+mod fuzz;
+mod panics;
+mod thousand;
+mod topology;
