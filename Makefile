@@ -78,12 +78,12 @@ top: ## Watch the locks of a server (URL=redis://127.0.0.1:6379)
 
 fmt: ## Check the formatting
 	@scripts/setup.sh fmt
-	cargo fmt --check
+	cargo fmt --all --check
 
 lint: ## Check with clippy and rustdoc, warnings denied
 	@scripts/setup.sh build clippy
-	cargo clippy --release --all-targets --locked -- -D warnings
-	RUSTDOCFLAGS="-D warnings" cargo doc --release --locked --no-deps --document-private-items
+	cargo clippy --release --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --release --workspace --locked --no-deps --document-private-items
 
 lint-scripts: ## Check the shell scripts (shellcheck) and the workflows (actionlint)
 	@scripts/lint-scripts.sh

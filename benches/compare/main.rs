@@ -10,16 +10,10 @@
 #![expect(clippy::expect_used, clippy::panic, reason = "a benchmark that cannot go on fails")]
 
 mod contenders;
-#[expect(dead_code, unused_imports, reason = "the tests use the rest")]
-#[path = "../../tests/integration/harness/mod.rs"]
-mod harness;
 mod load;
 mod machine;
 mod measures;
 mod plot;
-#[expect(dead_code, reason = "the tests use the rest")]
-#[path = "../../tests/integration/redisson_scripts.rs"]
-mod redisson;
 mod report;
 mod stats;
 

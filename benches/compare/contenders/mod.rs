@@ -3,10 +3,11 @@
 pub mod peers;
 mod polling;
 
-use crate::load::Wire;
-use crate::redisson::{channel, latch, Redisson, DEFAULT_LEASE};
+use crate::load::Protocol;
 use redis::Connection;
 use std::time::Duration;
+use support::redisson::{channel, latch, Redisson, DEFAULT_LEASE};
+use support::wire::packed;
 
 /// The kind of hold.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -56,7 +57,7 @@ type Say = dyn Fn(&str, usize) -> Talk;
 
 pub struct Contender {
     pub name: &'static str,
-    pub wire: Wire,
+    pub protocol: Protocol,
     pub port: u16,
     /// The process whose CPU time is the server's.
     pub pid: u32,
@@ -82,10 +83,10 @@ impl Contender {
 
     /// Is this an error?
     pub fn failed(&self, reply: &[u8]) -> bool {
-        match self.wire {
-            Wire::Resp => reply.starts_with(b"-"),
-            Wire::Postgres => reply.starts_with(b"E"),
-            Wire::Http => !reply.starts_with(b"HTTP/1.1 200"),
+        match self.protocol {
+            Protocol::Resp => reply.starts_with(b"-"),
+            Protocol::Postgres => reply.starts_with(b"E"),
+            Protocol::Http => !reply.starts_with(b"HTTP/1.1 200"),
         }
     }
 }
@@ -93,14 +94,6 @@ impl Contender {
 /// An owner's name, as Redisson has them: a client's id, and a thread's.
 pub fn owner(number: usize) -> String {
     format!("b1b7c2de-9a57-4b5c-8f5e-0d8a3f6f2c11:{number}")
-}
-
-fn words(words: &[&str]) -> Vec<u8> {
-    let mut command = redis::Cmd::new();
-    for word in words {
-        command.arg(word);
-    }
-    command.get_packed_command()
 }
 
 /// Contenders on a Redis or Valkey server.
@@ -119,7 +112,7 @@ impl OnServer {
     ) -> Contender {
         Contender {
             name,
-            wire: Wire::Resp,
+            protocol: Protocol::Resp,
             port: self.port,
             pid: self.pid,
             waits: Waits::InServer,
@@ -138,12 +131,12 @@ impl OnServer {
             let owner = owner(number);
             let lease = DEFAULT_LEASE.to_string();
             let take = |command| match waits {
-                true => words(&[command, lock, &owner, &lease, "BLOCK", "0"]),
-                false => words(&[command, lock, &owner, &lease]),
+                true => packed([command, lock, &owner, &lease, "BLOCK", "0"]),
+                false => packed([command, lock, &owner, &lease]),
             };
             Talk {
                 take: ["RWLOCK.RLOCK", "RWLOCK.WLOCK"].map(take),
-                give: ["READ", "WRITE"].map(|kind| words(&["RWLOCK.UNLOCK", lock, &owner, kind])),
+                give: ["READ", "WRITE"].map(|kind| packed(["RWLOCK.UNLOCK", lock, &owner, kind])),
                 ..Talk::default()
             }
         })
@@ -184,9 +177,9 @@ impl OnServer {
                     scripts.write_unlock(lock, &owner, &request),
                 ]
                 .map(|command| command.get_packed_command()),
-                after: Some(words(&["DEL", &latch(lock, &request)])),
-                subscribe: words(&["SUBSCRIBE", &channel]),
-                unsubscribe: words(&["UNSUBSCRIBE", &channel]),
+                after: Some(packed(["DEL", &latch(lock, &request)])),
+                subscribe: packed(["SUBSCRIBE", &channel]),
+                unsubscribe: packed(["UNSUBSCRIBE", &channel]),
                 ..Talk::default()
             }
         };
@@ -214,10 +207,10 @@ impl OnServer {
     pub fn mutex(&self, con: &mut Connection) -> Contender {
         let script = "if redis.call('GET', KEYS[1]) == ARGV[1] then \
                       return redis.call('DEL', KEYS[1]) end return 0";
-        let digest = crate::redisson::load(con, script).expect("load a script");
+        let digest = support::redisson::load(con, script).expect("load a script");
         let counted: [&[&str]; 2] = [&["set", "evalsha"]; 2];
         let contender = self.contender("SET NX + script", b"+OK", counted, move |lock, number| {
-            let give = words(&["EVALSHA", &digest, "1", lock, &owner(number)]);
+            let give = packed(["EVALSHA", &digest, "1", lock, &owner(number)]);
             set_and(lock, number, &give)
         });
         let waits = Waits::Again(Duration::from_millis(10));
@@ -228,7 +221,7 @@ impl OnServer {
     pub fn set_del(&self) -> Contender {
         let counted: [&[&str]; 2] = [&["set", "del"]; 2];
         let contender = self.contender("SET NX + DEL", b"+OK", counted, |lock, number| {
-            set_and(lock, number, &words(&["DEL", lock]))
+            set_and(lock, number, &packed(["DEL", lock]))
         });
         Contender { shares: false, ..contender }
     }
@@ -236,7 +229,7 @@ impl OnServer {
     /// The floor of what is a round trip.
     pub fn ping(&self) -> Contender {
         let contender = self.contender("PING twice", b"+PONG", [&["ping"]; 2], |_, _| {
-            let ping = || [words(&["PING"]), words(&["PING"])];
+            let ping = || [packed(["PING"]), packed(["PING"])];
             Talk { take: ping(), give: ping(), ..Talk::default() }
         });
         Contender { shares: false, ..contender }
@@ -245,6 +238,6 @@ impl OnServer {
 
 fn set_and(lock: &str, number: usize, give: &[u8]) -> Talk {
     let lease = DEFAULT_LEASE.to_string();
-    let take = words(&["SET", lock, &owner(number), "NX", "PX", &lease]);
+    let take = packed(["SET", lock, &owner(number), "NX", "PX", &lease]);
     Talk { take: [take.clone(), take], give: [give.to_vec(), give.to_vec()], ..Talk::default() }
 }

@@ -2,14 +2,14 @@
 //! they are installed. Each is a process of its own, with its own folder.
 
 use super::{Contender, Talk, Waits};
-use crate::harness::{wait_until, Port};
-use crate::load::Wire;
+use crate::load::Protocol;
 use std::fs;
 use std::net::{Ipv4Addr, TcpStream};
 use std::os::unix::fs::{chown, MetadataExt};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use support::{wait_until, Port};
 
 /// A peer that runs, and goes with its folder when dropped.
 pub struct Peer {
@@ -160,7 +160,7 @@ fn postgres_contender(peer: &Peer) -> Contender {
     };
     Contender {
         name: "PostgreSQL advisory lock",
-        wire: Wire::Postgres,
+        protocol: Protocol::Postgres,
         port: peer.port.number(),
         pid: peer.pid(),
         waits: Waits::InServer,
@@ -233,7 +233,7 @@ fn etcd_contender(peer: &Peer) -> Contender {
     };
     Contender {
         name: "etcd lock",
-        wire: Wire::Http,
+        protocol: Protocol::Http,
         port: peer.port.number(),
         pid: peer.pid(),
         waits: Waits::InServer,

@@ -4,8 +4,8 @@
 //! makes these scripts lighter than those that know who has lapsed.
 
 use super::{owner, Talk};
-use crate::redisson::{load, tagged, DEFAULT_LEASE};
 use redis::{Cmd, Connection};
+use support::redisson::{load, tagged, DEFAULT_LEASE};
 
 /// How long a reservation stands, in ms: some pauses between two tries.
 const RESERVES: u32 = 250;

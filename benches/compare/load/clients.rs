@@ -7,6 +7,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+use support::Random;
 
 /// What the clients do.
 #[derive(Clone)]
@@ -102,7 +103,7 @@ struct Clients<'a> {
     /// Who has given back and asks again when another one has it.
     polite: VecDeque<usize>,
     released: Option<Instant>,
-    random: u64,
+    random: Random,
     outcome: Outcome,
     /// Nobody begins any more.
     ending: bool,
@@ -123,7 +124,7 @@ impl Load {
                 false => format!("orders:{run}"),
             };
             let talk = contender.talk(&lock, number);
-            let conn = net.connect(contender.port, contender.wire);
+            let conn = net.connect(contender.port, contender.protocol);
             for greeting in &talk.greet {
                 let reply = net.ask(conn, greeting);
                 assert!(!contender.failed(&reply), "{:?}", show(&reply));
@@ -145,7 +146,7 @@ impl Load {
                 if number == 0 || shared == Processes::Many {
                     owners.push(Owner::Process(processes.len()));
                     processes.push(Process {
-                        conn: net.connect(contender.port, contender.wire),
+                        conn: net.connect(contender.port, contender.protocol),
                         users: 0,
                         ready: false,
                         subscribing: Vec::new(),
@@ -174,7 +175,7 @@ impl Load {
             alarms: BinaryHeap::new(),
             polite: VecDeque::new(),
             released: None,
-            random: 0x9e37_79b9_7f4a_7c15,
+            random: Random::new(1),
             outcome,
             ending: false,
         };
@@ -263,7 +264,7 @@ impl Clients<'_> {
         if self.ending {
             return;
         }
-        let reads = self.load.reads > 0 && self.random(100) < self.load.reads;
+        let reads = self.load.reads > 0 && self.random.below(100) < self.load.reads;
         self.clients[client].kind = if reads { Kind::Read } else { Kind::Write };
         self.take(client);
     }
@@ -376,7 +377,7 @@ impl Clients<'_> {
             return;
         }
         self.clients[client].phase = Phase::Holding;
-        let hundredths = u32::try_from(75 + self.random(50)).unwrap_or(100);
+        let hundredths = u32::try_from(75 + self.random.below(50)).unwrap_or(100);
         self.alarms.push(Reverse((now + self.load.hold * hundredths / 100, client)));
         while let Some(other) = self.polite.pop_front() {
             self.begin(other);
@@ -416,14 +417,6 @@ impl Clients<'_> {
         } else {
             self.polite.push_back(client);
         }
-    }
-
-    /// Below `bound`; xorshift.
-    fn random(&mut self, bound: u64) -> u64 {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        self.random % bound
     }
 }
 

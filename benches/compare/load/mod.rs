@@ -3,9 +3,9 @@
 mod clients;
 mod net;
 mod pipe;
-mod wire;
+mod protocol;
 
 pub use clients::Load;
 pub use net::Net;
 pub use pipe::Pipe;
-pub use wire::Wire;
+pub use protocol::Protocol;

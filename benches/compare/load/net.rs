@@ -1,6 +1,6 @@
 //! Many connections of one thread.
 
-use super::Wire;
+use super::Protocol;
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 use std::io::{ErrorKind, Read, Write};
@@ -23,7 +23,7 @@ pub struct Net {
 
 struct Conn {
     stream: TcpStream,
-    wire: Wire,
+    protocol: Protocol,
     input: Vec<u8>,
     /// How much of the input has been given out.
     taken: usize,
@@ -44,7 +44,7 @@ impl Net {
     }
 
     /// A new connection, and its number.
-    pub fn connect(&mut self, port: u16, wire: Wire) -> usize {
+    pub fn connect(&mut self, port: u16, protocol: Protocol) -> usize {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let stream = Blocking::connect(address).expect("connect");
         stream.set_nodelay(true).expect("switch off Nagle's algorithm");
@@ -53,7 +53,7 @@ impl Net {
         let number = self.conns.len();
         let registry = self.poll.registry();
         registry.register(&mut stream, Token(number), Interest::READABLE).expect("register");
-        self.conns.push(Conn { stream, wire, input: Vec::new(), taken: 0 });
+        self.conns.push(Conn { stream, protocol, input: Vec::new(), taken: 0 });
         number
     }
 
@@ -90,7 +90,7 @@ impl Net {
     pub fn reply(&mut self, conn: usize) -> Option<&[u8]> {
         let conn = &mut self.conns[conn];
         let start = conn.taken;
-        match conn.wire.reply(&conn.input[start..]) {
+        match conn.protocol.reply(&conn.input[start..]) {
             Some(length) => {
                 conn.taken += length;
                 Some(&conn.input[start..start + length])

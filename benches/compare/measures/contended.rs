@@ -3,13 +3,13 @@
 
 use super::{info, on, settle, Bench};
 use crate::contenders::Contender;
-use crate::harness::{assert_ok, call, Server};
-use crate::load::{Load, Wire};
+use crate::load::{Load, Protocol};
 use crate::machine::cpu_time;
 use crate::plot::{lines, Line};
 use crate::report::{Figure, Section};
 use crate::stats::{alternate, Rounds};
 use std::time::Duration;
+use support::{assert_ok, call, Server};
 
 /// How many of a hundred requests want to read.
 const MIXES: [(&str, u64); 3] =
@@ -105,8 +105,8 @@ fn rounds(
             spins: bench.layout.spins(),
         };
         let (outcome, [before, after]) = load.run(contender, || {
-            let commands = match contender.wire {
-                Wire::Resp => info(server, "stats", "total_commands_processed"),
+            let commands = match contender.protocol {
+                Protocol::Resp => info(server, "stats", "total_commands_processed"),
                 _ => f64::NAN,
             };
             (cpu_time(contender.pid), commands)

@@ -4,7 +4,7 @@
 use super::pairs::{Cost, Costs, Turn, LOCKS};
 use super::{on, Bench};
 use crate::contenders::KINDS;
-use crate::harness::Server;
+use support::Server;
 use crate::report::{Figure, Section};
 use crate::stats::alternate;
 use std::env;

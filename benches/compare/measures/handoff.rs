@@ -2,13 +2,13 @@
 
 use super::{settle, Bench};
 use crate::contenders::Contender;
-use crate::harness::Server;
-use crate::load::{Load, Net, Wire};
+use crate::load::{Load, Net, Protocol};
 use crate::plot::{bars, Bar};
 use crate::report::{Figure, Section};
 use crate::stats::{alternate, number, Rounds};
 use hdrhistogram::Histogram;
 use std::time::{Duration, Instant};
+use support::Server;
 
 enum Subject {
     /// One PING, with as many clients connected.
@@ -124,7 +124,7 @@ fn ping(
 ) -> Histogram<u64> {
     let mut net = Net::new(bench.layout.spins());
     for _ in 0..clients {
-        net.connect(port, Wire::Resp);
+        net.connect(port, Protocol::Resp);
     }
     let mut times = Histogram::new(3).expect("make a histogram");
     let end = Instant::now() + time;

@@ -1,13 +1,14 @@
 //! What 10,000 waiters cost a server on which nothing happens.
 
-use super::{fill, info, line, settle, Bench};
+use super::{fill, info, settle, Bench};
 use crate::contenders::owner;
-use crate::harness::{wait_until, Server};
-use crate::load::{Net, Wire};
+use crate::load::{Net, Protocol};
 use crate::machine::cpu_time;
 use crate::report::{Figure, Section};
 use crate::stats::{alternate, Rounds};
 use std::time::{Duration, Instant};
+use support::wire::packed_line;
+use support::{wait_until, Server};
 
 const CLIENTS: usize = 10_000;
 
@@ -60,8 +61,8 @@ fn percent(bench: &mut Bench, crowd: Crowd, time: Duration) -> f64 {
     let server = bench.start(Server::builder());
     let mut net = Net::new(false);
     for _ in 0..CLIENTS {
-        let conn = net.connect(server.port(), Wire::Resp);
-        net.ask(conn, &line("PING"));
+        let conn = net.connect(server.port(), Protocol::Resp);
+        net.ask(conn, &packed_line("PING"));
     }
     let lock = |n: usize| match crowd {
         Crowd::LockEach => format!("orders:{n}"),
@@ -72,12 +73,12 @@ fn percent(bench: &mut Bench, crowd: Crowd, time: Duration) -> f64 {
         Crowd::OneLock => 1,
         Crowd::LockEach => CLIENTS,
     };
-    let take = |n| line(&format!("RWLOCK.WLOCK {} holder 3600000", lock(n)));
+    let take = |n| packed_line(&format!("RWLOCK.WLOCK {} holder 3600000", lock(n)));
     fill(&mut server.connection(), (0..held).map(take));
     if held > 0 {
         for n in 0..CLIENTS {
             let take = format!("RWLOCK.WLOCK {} {} 3600000 BLOCK 0", lock(n), owner(n));
-            net.send(n, &line(&take));
+            net.send(n, &packed_line(&take));
         }
         wait_until("all wait", || info(&server, "clients", "blocked_clients") == CLIENTS as f64);
     }

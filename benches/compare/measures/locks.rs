@@ -1,12 +1,13 @@
 //! A pair on a server that has many locks already.
 
 use super::pairs::{Cost, Costs, Turn};
-use super::{fill, line, on, settle, Bench};
+use super::{fill, on, settle, Bench};
 use crate::contenders::{owner, Kind, Processes};
-use crate::harness::Server;
 use crate::plot::{lines, Line};
 use crate::report::{Figure, Section};
 use crate::stats::{alternate, Rounds};
+use support::wire::packed_line;
+use support::Server;
 
 struct Subject {
     locks: usize,
@@ -23,7 +24,7 @@ pub fn measure(bench: &mut Bench) {
         bench.progress(format_args!("making {locks} locks"));
         let server = bench.start(Server::builder());
         let mut con = server.connection();
-        let take = |n| line(&format!("RWLOCK.WLOCK orders:{n} {} 3600000", owner(n)));
+        let take = |n| packed_line(&format!("RWLOCK.WLOCK orders:{n} {} 3600000", owner(n)));
         fill(&mut con, (0..locks).map(take));
         let contenders = [
             on(&server).module(false),

@@ -1,13 +1,14 @@
 //! What a lock, a hold and a waiter take of memory, beyond the keys themselves.
 
-use super::{fill, info, line, settle, Bench};
+use super::{fill, info, settle, Bench};
 use crate::contenders::owner;
-use crate::harness::{wait_until, Builder, Server};
-use crate::load::{Net, Wire};
+use crate::load::{Net, Protocol};
 use crate::report::{Figure, Section};
 use crate::stats::number;
 use std::thread;
 use std::time::{Duration, Instant};
+use support::wire::packed_line;
+use support::{wait_until, Builder, Server};
 
 /// An hour: nothing lapses meanwhile.
 const LEASE: u32 = 3_600_000;
@@ -96,10 +97,10 @@ fn grown(bench: &mut Bench, builder: Builder, count: usize, make: Make) -> f64 {
     let mut con = server.connection();
     let used = || info(&server, "memory", "used_memory");
     // The connection has its buffers, and the tables have begun.
-    fill(&mut con, (0..10).flat_map(make).map(|command| line(&command)));
+    fill(&mut con, (0..10).flat_map(make).map(|command| packed_line(&command)));
     settle(server.pid());
     let before = used();
-    fill(&mut con, (10..count).flat_map(make).map(|command| line(&command)));
+    fill(&mut con, (10..count).flat_map(make).map(|command| packed_line(&command)));
     settle(server.pid());
     (used() - before) / (count - 10) as f64
 }
@@ -111,13 +112,16 @@ fn waiters(bench: &mut Bench) -> (f64, f64) {
     let mut net = Net::new(bench.layout.spins());
     let before = used();
     for _ in 0..WAITERS {
-        let conn = net.connect(server.port(), Wire::Resp);
-        net.ask(conn, &line("PING"));
+        let conn = net.connect(server.port(), Protocol::Resp);
+        net.ask(conn, &packed_line("PING"));
     }
     let idle = at_rest(used);
-    fill(&mut server.connection(), [line("RWLOCK.WLOCK orders holder 3600000")].into_iter());
+    fill(&mut server.connection(), [packed_line("RWLOCK.WLOCK orders holder 3600000")].into_iter());
     for conn in 0..WAITERS {
-        net.send(conn, &line(&format!("RWLOCK.WLOCK orders {} {LEASE} BLOCK 0", owner(conn))));
+        net.send(
+            conn,
+            &packed_line(&format!("RWLOCK.WLOCK orders {} {LEASE} BLOCK 0", owner(conn))),
+        );
     }
     wait_until("all wait", || info(&server, "clients", "blocked_clients") == WAITERS as f64);
     let waiters = WAITERS as f64;

@@ -13,12 +13,13 @@ mod tax;
 mod waiters;
 
 use crate::contenders::{peers, Contender, OnServer, Processes};
-use crate::harness::{Builder, Server};
 use crate::machine::{cpu_time, raise_file_limit, Layout};
 use crate::report::{Figure, Report, Section};
-use redis::{Connection, ConnectionLike, Value};
+use redis::{Connection, Value};
 use std::path::Path;
 use std::time::{Duration, Instant};
+use support::wire::Batch;
+use support::{Builder, Server};
 
 pub type Measure = fn(&mut Bench);
 
@@ -157,32 +158,15 @@ fn settle(pid: u32) {
 /// Sends commands in large batches; none of the answers may be an error.
 fn fill(con: &mut Connection, commands: impl Iterator<Item = Vec<u8>>) {
     const BATCH: usize = 5_000;
-    let mut send = |bytes: &[u8], count| {
-        let replies = con.req_packed_commands(bytes, 0, count).expect("send many commands");
-        let wrong = replies.iter().find(|reply| matches!(reply, Value::ServerError(_)));
-        assert!(wrong.is_none(), "{wrong:?}");
-    };
-    let (mut bytes, mut count) = (Vec::new(), 0);
-    for command in commands {
-        bytes.extend(command);
-        count += 1;
-        if count == BATCH {
-            send(&bytes, count);
-            (bytes, count) = (Vec::new(), 0);
+    let mut batch = Batch::default();
+    let mut commands = commands.peekable();
+    while let Some(command) = commands.next() {
+        batch.add_packed(&command);
+        if batch.len() == BATCH || commands.peek().is_none() {
+            let wrong = batch.exchange(con).find(|reply| matches!(reply, Value::ServerError(_)));
+            assert!(wrong.is_none(), "{wrong:?}");
         }
     }
-    if count > 0 {
-        send(&bytes, count);
-    }
-}
-
-/// A command of words between spaces, as bytes.
-fn line(line: &str) -> Vec<u8> {
-    let mut command = redis::Cmd::new();
-    for word in line.split(' ') {
-        command.arg(word);
-    }
-    command.get_packed_command()
 }
 
 /// A number that INFO tells.

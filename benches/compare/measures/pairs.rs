@@ -3,13 +3,13 @@
 
 use super::{info_us, on, settle, Bench};
 use crate::contenders::{Contender, Kind, Processes, KINDS};
-use crate::harness::{assert_ok, call, wait_synced, Server};
 use crate::load::{Load, Net, Pipe};
 use crate::machine::cpu_time;
 use crate::plot::{bars, Bar};
 use crate::report::{Figure, Section};
 use crate::stats::{alternate, Rounds};
 use std::time::Duration;
+use support::{assert_ok, call, wait_synced, Server};
 
 /// How many locks the pairs go round.
 pub const LOCKS: usize = 100;
@@ -45,7 +45,7 @@ impl Turn {
         // An owner of its own, which no lock that is held knows.
         let talk = |number| contender.talk(&lock(number), 900_042);
         let mut net = Net::new(false);
-        let conn = net.connect(contender.port, contender.wire);
+        let conn = net.connect(contender.port, contender.protocol);
         let mut reply = Vec::new();
         let first = talk(0);
         for command in

@@ -1,12 +1,13 @@
 //! A pair of one reader more, on locks that have many already.
 
 use super::pairs::{Costs, Turn};
-use super::{fill, line, on, settle, Bench};
+use super::{fill, on, settle, Bench};
 use crate::contenders::{owner, Kind, Processes};
-use crate::harness::Server;
 use crate::plot::{lines, Line};
 use crate::report::{Figure, Section};
 use crate::stats::alternate;
+use support::wire::packed_line;
+use support::Server;
 
 pub fn measure(bench: &mut Bench) {
     let sizes: &[usize] = bench.size(&[10, 1_000, 100_000], &[1, 10, 100, 1_000, 10_000, 100_000]);
@@ -14,7 +15,7 @@ pub fn measure(bench: &mut Bench) {
     let mut con = server.connection();
     bench.progress("making readers");
     for size in sizes {
-        let take = |n| line(&format!("RWLOCK.RLOCK crowd:{size} {} 3600000", owner(n)));
+        let take = |n| packed_line(&format!("RWLOCK.RLOCK crowd:{size} {} 3600000", owner(n)));
         fill(&mut con, (0..*size).map(take));
     }
     settle(server.pid());

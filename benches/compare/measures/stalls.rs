@@ -1,13 +1,14 @@
 //! How long a server with many locks is busy at once with what is not a client's
 //! command, and what the locks leave behind.
 
-use super::{fill, info, line, settle, Bench};
-use crate::harness::Server;
+use super::{fill, info, settle, Bench};
 use crate::report::{Figure, Section};
 use crate::stats::Rounds;
 use redis::{Connection, ConnectionLike};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use support::wire::packed_line;
+use support::Server;
 
 /// An hour: nothing lapses meanwhile.
 const HOUR: i64 = 3_600_000;
@@ -103,13 +104,13 @@ fn stall(bench: &mut Bench, locks: usize, blow: Blow) -> Stall {
     assert!(unix_ms() < end, "the locks were not taken in time");
     let lapsed = || info(&server, "rwlock", "rwlock_lapsed") as usize == locks;
     let pings = pinging(&server, || match blow {
-        Blow::Flush => fill(&mut con, [line("FLUSHALL ASYNC")].into_iter()),
-        Blow::Swap => fill(&mut con, [line("SWAPDB 0 1")].into_iter()),
+        Blow::Flush => fill(&mut con, [packed_line("FLUSHALL ASYNC")].into_iter()),
+        Blow::Swap => fill(&mut con, [packed_line("SWAPDB 0 1")].into_iter()),
         Blow::Unlock => give_back(&mut con, locks),
         Blow::Lapse => wait_for(lapsed),
         Blow::Pause => {
             let ms = end - unix_ms() + PAUSE;
-            fill(&mut con, [line(&format!("CLIENT PAUSE {ms} WRITE"))].into_iter());
+            fill(&mut con, [packed_line(&format!("CLIENT PAUSE {ms} WRITE"))].into_iter());
             wait_for(lapsed);
         }
     });
@@ -122,11 +123,11 @@ fn stall(bench: &mut Bench, locks: usize, blow: Blow) -> Stall {
 }
 
 fn take(con: &mut Connection, locks: usize, lease: impl Fn(usize) -> i64) {
-    fill(con, (0..locks).map(|n| line(&format!("RWLOCK.WLOCK orders:{n} me {}", lease(n)))));
+    fill(con, (0..locks).map(|n| packed_line(&format!("RWLOCK.WLOCK orders:{n} me {}", lease(n)))));
 }
 
 fn give_back(con: &mut Connection, locks: usize) {
-    fill(con, (0..locks).map(|n| line(&format!("RWLOCK.UNLOCK orders:{n} me"))));
+    fill(con, (0..locks).map(|n| packed_line(&format!("RWLOCK.UNLOCK orders:{n} me"))));
 }
 
 /// What PING takes while this is done, and a little longer; in ms, sorted.

@@ -1,12 +1,13 @@
 //! What it costs the other commands that the module is loaded.
 
-use super::{fill, line, Bench};
-use crate::harness::Server;
+use super::{fill, Bench};
 use crate::load::Pipe;
 use crate::machine::cpu_time;
 use crate::plot::{bars, Bar};
 use crate::report::{Figure, Section};
 use crate::stats::{alternate, Rounds};
+use support::wire::packed_line;
+use support::Server;
 
 /// Command, its answer, and must its mark be reached?
 const COMMANDS: [(&str, &str, bool); 5] = [
@@ -30,7 +31,7 @@ pub fn measure(bench: &mut Bench) {
     let rounds = bench.size(7, 15);
     let count: usize = bench.size(10_000, 20_000);
     let requests = COMMANDS.map(|(command, ..)| {
-        let commands = (0..count).map(|n| line(&command.replace("{}", &n.to_string())));
+        let commands = (0..count).map(|n| packed_line(&command.replace("{}", &n.to_string())));
         commands.flatten().collect::<Vec<u8>>()
     });
     let (mut with, mut without) = (Vec::new(), Vec::new());
@@ -44,8 +45,8 @@ pub fn measure(bench: &mut Bench) {
         }
         let mut subjects = builders.map(|builder| {
             let server = bench.start(builder);
-            let keys = (0..count).map(|n| line(&format!("SET key:{n} value")));
-            let hashes = (0..count).map(|n| line(&format!("HSET hash:{n} field value")));
+            let keys = (0..count).map(|n| packed_line(&format!("SET key:{n} value")));
+            let hashes = (0..count).map(|n| packed_line(&format!("HSET hash:{n} field value")));
             fill(&mut server.connection(), keys.chain(hashes));
             Subject { pipe: Pipe::connect(server.port()), server }
         });
@@ -100,7 +101,7 @@ pub fn measure(bench: &mut Bench) {
 }
 
 fn round(subject: &mut Subject, requests: &[Vec<u8>; COMMANDS.len()], count: usize) -> Round {
-    let keys = (0..count).map(|n| line(&format!("SET gone:{n} value")));
+    let keys = (0..count).map(|n| packed_line(&format!("SET gone:{n} value")));
     fill(&mut subject.server.connection(), keys);
     let pid = subject.server.pid();
     Round(std::array::from_fn(|number| {

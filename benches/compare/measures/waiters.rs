@@ -27,8 +27,7 @@
 //! again. As many others (but not too many for one process) take turns with what
 //! is compared, for a client that was not heard of for long costs more.
 
-use super::{line, Bench};
-use crate::harness::Server;
+use super::Bench;
 use crate::machine::CpuClock;
 use crate::plot::{lines, Line};
 use crate::report::{Figure, Section};
@@ -36,6 +35,8 @@ use crate::stats::{alternate, number, Rounds};
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
+use support::wire::packed_line;
+use support::Server;
 
 const LEASE: usize = 3_600_000;
 
@@ -235,7 +236,7 @@ impl Ring {
         send(&mut busy, &LIST.give.0(0));
         receive(&mut busy, LIST.give.1);
         let cpu = CpuClock::of(server.pid());
-        Self { _server: server, cpu, line, others, busy, turn: 0 }
+        Self { _server: server, cpu, others, busy, line, turn: 0 }
     }
 
     fn round(&mut self, turns: usize) -> [Costs; 2] {
@@ -339,7 +340,7 @@ impl Ring {
     /// What a step costs, in us: until the server sleeps again.
     fn step(&mut self, step: impl FnOnce(&mut Self)) -> f64 {
         let before = self.cpu.now();
-        self.busy.write_all(&line("PING").repeat(BATCH)).expect("send a batch");
+        self.busy.write_all(&packed_line("PING").repeat(BATCH)).expect("send a batch");
         step(self);
         receive(&mut self.busy, &"+PONG\r\n".repeat(BATCH));
         let (mut last, mut since) = (before, Instant::now());
@@ -363,7 +364,7 @@ fn bulk(text: &str) -> String {
 }
 
 fn send(stream: &mut TcpStream, command: &str) {
-    stream.write_all(&line(command)).expect("send a command");
+    stream.write_all(&packed_line(command)).expect("send a command");
 }
 
 fn receive(stream: &mut TcpStream, reply: &str) {

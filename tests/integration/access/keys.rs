@@ -6,12 +6,11 @@ use std::collections::BTreeMap;
 use redis::{Connection, Value};
 
 use crate::access::rights::{all_commands, user};
-use crate::crowd::{Client, Crowd};
-use crate::every_command;
-use crate::harness::{
-    assert_error, assert_ok, bytes, call, int, list, map, text, wait_synced, wait_until, Server,
+use support::unchanged::{shown, snapshot};
+use support::{
+    assert_error, assert_ok, bytes, call, every_command, int, list, map, text, wait_synced,
+    wait_until, Client, Crowd, Server,
 };
-use crate::unchanged::{shown, snapshot};
 
 /// A user of every command of the module, on the locks `app:*`.
 fn app_user(server: &Server) -> Connection {

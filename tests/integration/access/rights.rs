@@ -6,12 +6,11 @@ use std::collections::BTreeSet;
 use redis::{Connection, RedisResult, Value};
 
 use crate::commands::introspection::{Known, COMMANDS};
-use crate::every_command;
-use crate::harness::{
-    assert_error, assert_ok, call, error_text, int, list, map, send, text, Server,
+use support::unchanged::assert_unchanged;
+use support::{
+    assert_error, assert_ok, call, error_text, every_command, int, library, list, map, send, text,
+    unload, Server,
 };
-use crate::settings::loading::{library, unload};
-use crate::unchanged::assert_unchanged;
 
 /// The ACL categories that a server has for a module's commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -247,7 +246,7 @@ fn rights_are_asked_for_when_the_command_comes_and_not_again_at_the_grant() {
     let mut waits = redis::cmd("RWLOCK.WLOCK");
     waits.arg("app:1").arg("me").arg(60_000).arg("BLOCK").arg(0);
     con.send_packed_command(&waits.get_packed_command()).expect("send a command");
-    crate::harness::wait_until("it waits", || {
+    support::wait_until("it waits", || {
         int(&map(call!(admin, "RWLOCK.INSPECT", "app:1"))["waiters_total"]) == 1
     });
     assert_ok(call!(admin, "ACL", "SETUSER", "ann", "resetkeys"));

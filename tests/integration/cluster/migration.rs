@@ -3,10 +3,8 @@
 use redis::Connection;
 use serial_test::serial;
 
-use crate::harness::{
-    assert_error, assert_ok, bytes, call, int, list, slot, text, Cluster, Server,
-};
-use crate::observe::{assert_same_keys, clock, ends_at, inspect, keyspace, run};
+use support::observe::{assert_same_keys, clock, ends_at, inspect, keyspace, run};
+use support::{assert_error, assert_ok, bytes, call, int, list, slot, text, Cluster, Server};
 
 const LOCK: &str = "lock";
 
@@ -30,7 +28,7 @@ fn set_slot(node: &Server, state: &[&str]) {
     let mut con = node.connection();
     let number = slot(LOCK.as_bytes()).to_string();
     let words = ["CLUSTER", "SETSLOT", &number].into_iter().chain(state.iter().copied());
-    assert_ok(crate::harness::send(&mut con, words));
+    assert_ok(support::send(&mut con, words));
 }
 
 fn id(node: &Server) -> String {
@@ -48,7 +46,7 @@ fn keys(node: &Server) -> Vec<String> {
 fn move_keys(from: &Server, to: &Server, keys: &[&str]) {
     let line = format!("MIGRATE 127.0.0.1 {} X 0 10000 KEYS {}", to.port(), keys.join(" "));
     let words = line.split(' ').map(|word| if word == "X" { "" } else { word });
-    assert_ok(crate::harness::send(&mut from.connection(), words));
+    assert_ok(support::send(&mut from.connection(), words));
 }
 
 fn asking(con: &mut Connection, line: &str) -> redis::RedisResult<redis::Value> {

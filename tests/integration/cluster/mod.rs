@@ -5,4 +5,5 @@ mod moved_in;
 mod nodes;
 mod probes;
 mod slots;
+mod topology;
 mod waiters_moved;

@@ -7,12 +7,11 @@ use std::time::Duration;
 use redis::Connection;
 use serial_test::serial;
 
-use crate::harness::{
+use support::observe::{run, Subscriber};
+use support::{
     assert_error, assert_ok, begin_to_move, error_text, id, int, list, migrate, slot, text,
-    wait_until, wait_until_within, Cluster, Server,
+    wait_until, wait_until_within, Client, Cluster, Server,
 };
-use crate::observe::{run, Subscriber};
-use crate::pending::Pending;
 
 /// The node that serves the slot of `key`, and another one.
 fn two_nodes<'c>(cluster: &'c Cluster, key: &[u8]) -> (&'c Server, &'c Server) {
@@ -57,7 +56,7 @@ fn the_leases_of_a_lock_that_moved_in_end_on_time() {
         let mut con = to.connection();
         assert_eq!(int(run(&mut con, &format!("PEXPIRE {shortened} 5000"))), 1);
         wait_until("the reader's end is the lock's", || ttl(&mut con, &shortened) > 50_000);
-        assert_eq!(heard.next().1, "1", "the write lock lapses");
+        assert_eq!(heard.message().1, "1", "the write lock lapses");
         wait_until_within("the lapsed reader goes", Duration::from_secs(1), || {
             int(run(&mut con, &format!("HLEN {readers}"))) == 2
         });
@@ -120,13 +119,13 @@ fn waiters_are_told_that_the_cluster_is_down() {
     let mut con = cluster.node(at).connection();
     // The server itself tells those who are blocked, a few every 100 ms. The module looks at
     // these locks every 50 ms, for the writer reads as well.
-    let mut waiters: Vec<Pending> = (0..10)
+    let mut waiters: Vec<Client> = (0..10)
         .map(|number| {
             for command in ["WLOCK", "RLOCK"] {
                 assert_ok(run(&mut con, &format!("RWLOCK.{command} {{lock}}{number} a 60000")));
             }
             let line = format!("WLOCK {{lock}}{number} b 60000 BLOCK 0");
-            Pending::waits(cluster.node(at), &line)
+            Client::waits(cluster.node(at), &line)
         })
         .collect();
     cluster.node_mut(other).kill9();
@@ -150,7 +149,7 @@ fn waiters_are_sent_where_the_server_sends_everybody() {
         }
         let mut con = from.connection();
         assert_ok(run(&mut con, &format!("RWLOCK.WLOCK {lock} a 60000")));
-        let mut waiter = Pending::waits(from, &format!("WLOCK {lock} b 60000 BLOCK 0"));
+        let mut waiter = Client::waits(from, &format!("WLOCK {lock} b 60000 BLOCK 0"));
         begin_and_finish(&lock, from, to);
         let told = waiter.reply().expect_err("it is not granted here");
         let told = error_text(&told);

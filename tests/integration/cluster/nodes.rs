@@ -4,10 +4,8 @@
 use redis::Connection;
 use serial_test::serial;
 
-use crate::harness::{
-    assert_error, assert_ok, bytes, call, int, list, send, slot, text, Cluster, Server,
-};
-use crate::observe::run;
+use support::observe::run;
+use support::{assert_error, assert_ok, bytes, call, int, list, send, slot, text, Cluster, Server};
 
 /// Carried out in this order they all succeed, and leave nothing behind.
 const LINES: [&str; 16] = [

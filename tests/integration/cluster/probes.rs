@@ -6,15 +6,14 @@ use std::net::{Ipv4Addr, TcpStream};
 
 use serial_test::serial;
 
-use crate::harness::{assert_ok, int, text, Cluster, Server, DEADLINE};
-use crate::observe::{run, Subscriber};
-use crate::pending::Pending;
+use support::observe::{run, Subscriber};
+use support::{assert_ok, int, text, Client, Cluster, Server, DEADLINE};
 
 /// A lock is handed over by the alarm: the holder lapses.
 fn is_handed_over(server: &Server, lock: &str) {
     let mut con = server.connection();
     assert_ok(run(&mut con, &format!("RWLOCK.WLOCK {lock} a 100")));
-    Pending::send(server, &format!("WLOCK {lock} b 60000 BLOCK 0")).is_granted();
+    Client::sends(server, &format!("WLOCK {lock} b 60000 BLOCK 0")).granted();
     assert_eq!(int(run(&mut con, &format!("RWLOCK.UNLOCK {lock} b"))), 1);
 }
 
@@ -80,7 +79,7 @@ fn nobody_sees_a_cluster_node_ask() {
     let commands = monitored(server, || {
         let mut con = server.connection();
         assert_ok(run(&mut con, "RWLOCK.WLOCK lock a 100"));
-        Pending::send(server, "WLOCK lock b 60000 BLOCK 0").is_granted();
+        Client::sends(server, "WLOCK lock b 60000 BLOCK 0").granted();
         assert_ok(run(&mut con, "RWLOCK.RENEW lock b 60000"));
         assert_eq!(int(run(&mut con, "RWLOCK.UNLOCK lock b")), 1);
     });

@@ -4,9 +4,8 @@
 use redis::Connection;
 use serial_test::serial;
 
-use crate::every_command;
-use crate::harness::{assert_error, assert_ok, call, int, map, slot, text, Cluster};
-use crate::unchanged::{assert_unchanged, snapshot};
+use support::unchanged::{assert_unchanged, snapshot};
+use support::{assert_error, assert_ok, call, every_command, int, map, slot, text, Cluster};
 
 #[test]
 #[serial]

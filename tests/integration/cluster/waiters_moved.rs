@@ -7,12 +7,11 @@ use std::time::Duration;
 use redis::{Connection, RedisError, Value};
 use serial_test::serial;
 
-use crate::harness::{
+use support::observe::{inspect, run};
+use support::{
     assert_error, assert_ok, begin_to_move, error_text, int, list, map, send, set_slot, text,
-    wait_synced, wait_until, Cluster, Server,
+    wait_synced, wait_until, Client, Cluster, Server,
 };
-use crate::observe::{inspect, run};
-use crate::pending::Pending;
 
 #[test]
 fn waiters_on_a_primary_that_becomes_a_replica_are_unblocked() {
@@ -32,7 +31,7 @@ fn waiters_on_a_primary_that_becomes_a_replica_are_unblocked() {
             "UPGRADE reads c 60000 BLOCK 60000",
             "WLOCK session b 60000 BLOCK 0",
         ]
-        .map(|line| Pending::waits(&first, line));
+        .map(|line| Client::waits(&first, line));
         wait_synced(&first, &second);
         if round == 0 {
             let port = second.port().to_string();
@@ -76,7 +75,7 @@ const LOCKS: usize = 20;
 /// Locks of one slot, each held by `holder` with five who wait.
 struct Crowd {
     tag: String,
-    waiters: Vec<(usize, String, Pending)>,
+    waiters: Vec<(usize, String, Client)>,
 }
 
 impl Crowd {
@@ -91,7 +90,7 @@ impl Crowd {
                 let owner = format!("waiter-{waiter}");
                 let session = if waiter % 2 == 0 { "" } else { " SESSION" };
                 let line = format!("{command} {lock} {owner} 600000 BLOCK 60000{session}");
-                waiters.push((number, owner, Pending::waits(server, &line)));
+                waiters.push((number, owner, Client::waits(server, &line)));
             }
         }
         Self { tag: tag.to_owned(), waiters }
@@ -164,9 +163,9 @@ fn assert_holds(crowd: &mut Crowd, node: &Server, released: usize) {
     }
     // And there it goes on: a lock is handed over.
     let last = crowd.lock(LOCKS - 1);
-    let mut waiter = Pending::waits(node, &format!("WLOCK {last} again 60000 BLOCK 0"));
+    let mut waiter = Client::waits(node, &format!("WLOCK {last} again 60000 BLOCK 0"));
     assert_eq!(int(run(&mut con, &format!("RWLOCK.UNLOCK {last} holder"))), 1);
-    waiter.is_granted();
+    waiter.granted();
 }
 
 /// The primary that serves the crowd's slot, and its replica.
@@ -263,8 +262,8 @@ fn a_slot_that_stays_after_all_keeps_its_sessions() {
     let mut con = from.connection();
     assert_eq!(holders(&mut con, "lock"), ["a"]);
     assert_eq!(holders(&mut con, "{lock}read"), ["a"]);
-    let mut waiter = Pending::waits(from, "WLOCK lock b 60000 BLOCK 0");
+    let mut waiter = Client::waits(from, "WLOCK lock b 60000 BLOCK 0");
     drop(session);
-    waiter.is_granted();
+    waiter.granted();
     wait_until("the other is free as well", || holders(&mut con, "{lock}read").is_empty());
 }

@@ -1,7 +1,7 @@
 //! RLOCK and WLOCK: who gets a hold, who does not, and what the keys say then.
 
-use crate::checker::{free, held, Lease, Lock};
-use crate::harness::{assert_error, assert_ok, call, int, Server};
+use support::lock::{free, held, Lease, Lock};
+use support::{assert_error, assert_ok, call, int, Server};
 
 #[test]
 fn a_free_lock_is_granted_to_whoever_asks() {

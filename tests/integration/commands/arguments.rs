@@ -2,9 +2,11 @@
 
 use redis::{cmd, Connection, Pipeline, Value};
 
-use crate::every_command;
-use crate::harness::{assert_error, assert_ok, call, error_text, int, list, send, text, Server};
-use crate::unchanged::{assert_unchanged, refused, snapshot};
+use support::unchanged::{assert_unchanged, snapshot};
+use support::{
+    assert_error, assert_ok, call, error_text, every_command, int, list, refused, send, text,
+    Server,
+};
 
 /// A lock that `me` reads, and one that it writes.
 pub fn locks(con: &mut Connection) {

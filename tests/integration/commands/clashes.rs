@@ -3,8 +3,8 @@
 
 use redis::Connection;
 
-use crate::harness::{assert_error, assert_ok, call, error_text, int, list, map, text, Server};
-use crate::unchanged::{assert_unchanged, refused, snapshot};
+use support::unchanged::{assert_unchanged, snapshot};
+use support::{assert_error, assert_ok, call, error_text, int, list, map, refused, text, Server};
 
 /// Two locks, each with the owner and the shared timeout key.
 const PAIRS: [[&str; 5]; 4] = [

@@ -27,7 +27,7 @@ use redis::{Connection, RedisResult, ServerError, Value};
 
 use crate::access::rights::Categories;
 use crate::commands::introspection::COMMANDS;
-use crate::harness::{assert_ok, call, error_text, list, map, send, text, wait_until, Server};
+use support::{assert_ok, call, error_text, list, map, send, text, wait_until, Server};
 
 /// How many ms a time in an example may be off: machines stall.
 const TOLERANCE: u64 = 5_000;

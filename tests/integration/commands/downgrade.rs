@@ -1,7 +1,7 @@
 //! DOWNGRADE: from write to read with no gap.
 
-use crate::checker::{free, held, whoever_meets_it, Lock};
-use crate::harness::Server;
+use support::lock::{free, held, whoever_meets_it, Lock};
+use support::Server;
 
 #[test]
 fn a_writer_without_reads_gets_one() {

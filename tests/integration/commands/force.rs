@@ -1,7 +1,7 @@
 //! FORCEUNLOCK: for operators.
 
-use crate::checker::{free, held, whoever_meets_it, Lease, Lock};
-use crate::harness::{assert_ok, call, Server};
+use support::lock::{free, held, whoever_meets_it, Lease, Lock};
+use support::{assert_ok, call, Server};
 
 /// A read-held lock with all that can belong to one: holds of two owners, a
 /// reservation and a fencing token.

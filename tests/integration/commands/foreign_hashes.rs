@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 
 use redis::{Connection, Value};
 
-use crate::every_command::{self, Command};
-use crate::harness::{
-    assert_error, assert_ok, call, error_text, int, list, map, send, text, wait_until, Server,
+use support::every_command::{self, Command};
+use support::unchanged::{assert_unchanged, snapshot};
+use support::{
+    assert_error, assert_ok, call, error_text, int, list, map, refused, send, text, wait_until,
+    Server,
 };
-use crate::unchanged::{assert_unchanged, refused, snapshot};
 
 /// Makes a key of each type but the hash. The first word is the command, the
 /// key comes second.
@@ -146,7 +147,7 @@ fn a_hash_in_write_mode_without_a_writer_is_left_alone_by_alarms_and_fails_waite
 
     // In the place of a lock that is waited for.
     assert_ok(call!(con, "RWLOCK.WLOCK", "held", "a", 60_000));
-    let mut crowd = crate::crowd::Crowd::on(&server);
+    let mut crowd = support::Crowd::on(&server);
     let mut waiter = crowd.waits("WLOCK held b 60000 BLOCK 0");
     assert_ok(call!(con, "RENAME", "k", "held"));
     waiter.fails("WRONGTYPE");

@@ -5,8 +5,7 @@ use std::time::Instant;
 
 use redis::Connection;
 
-use crate::crowd::Crowd;
-use crate::harness::{assert_error, assert_ok, call, int, list, text, wait_until, Server};
+use support::{assert_error, assert_ok, call, int, list, text, wait_until, Crowd, Server};
 
 /// A lease, and for how much longer the time stands still, in ms.
 const LEASE: usize = 500;

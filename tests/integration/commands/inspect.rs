@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use redis::{cmd, Connection, Value};
 
-use crate::harness::{assert_ok, bytes, call, int, list, map, send, text, wait_until, Server};
-use crate::unchanged::{assert_unchanged, refused};
+use support::unchanged::assert_unchanged;
+use support::{assert_ok, bytes, call, int, list, map, refused, send, text, wait_until, Server};
 
 type Picture = BTreeMap<String, Value>;
 

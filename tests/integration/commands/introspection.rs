@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use redis::{Connection, Value};
 
 use crate::access::rights::Categories;
-use crate::harness::{assert_error, assert_ok, call, int, list, map, text, Server};
+use support::{assert_error, assert_ok, call, int, list, map, text, Server};
 
 /// A command as it shall be known.
 pub struct Known {
@@ -279,15 +279,15 @@ fn every_documented_option_is_accepted_and_every_argument_needed() {
         for option in parts {
             let mut call: Vec<String> = fixed.clone();
             call.extend(option.split_whitespace().map(value));
-            if let Err(error) = crate::harness::send(&mut con, &call) {
-                let error = crate::harness::error_text(&error);
+            if let Err(error) = support::send(&mut con, &call) {
+                let error = support::error_text(&error);
                 assert!(error.starts_with("NOTHELD"), "{call:?}: {error}");
             }
             assert_ok(call!(con, "FLUSHALL"));
         }
         if fixed.len() > 1 {
             let short = &fixed[..fixed.len() - 1];
-            let result = crate::harness::send(&mut con, short);
+            let result = support::send(&mut con, short);
             assert_error(result, "ERR wrong number of arguments");
         }
     }

@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 
 use redis::Connection;
 
-use crate::every_command;
-use crate::harness::{assert_ok, bytes, call, int, list, map, text, wait_until, Server};
-use crate::unchanged::snapshot;
+use support::unchanged::snapshot;
+use support::{assert_ok, bytes, call, every_command, int, list, map, text, wait_until, Server};
 
 /// All keys there are.
 fn keys(con: &mut Connection) -> Vec<Vec<u8>> {

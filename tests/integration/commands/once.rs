@@ -1,7 +1,7 @@
 //! ONCE: a request that may be sent twice.
 
-use crate::checker::{held, whoever_meets_it, Lock};
-use crate::harness::Server;
+use support::lock::{held, whoever_meets_it, Lock};
+use support::Server;
 
 #[test]
 fn a_read_once_is_taken_once_and_lengthens_the_highest_hold() {

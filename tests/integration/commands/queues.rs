@@ -1,7 +1,6 @@
 //! QUEUES, and the waiters that INSPECT shows.
 
-use crate::crowd::{Client, Crowd};
-use crate::harness::{assert_error, call, int, list, map, text, wait_until, Server};
+use support::{assert_error, call, int, list, map, text, wait_until, Client, Crowd, Server};
 
 /// The rows of QUEUES: `(key, waiters)`.
 fn queues(crowd: &mut Crowd<'_>, options: &str) -> Vec<(String, i64)> {

@@ -1,7 +1,7 @@
 //! UNLOCK: which hold is given back, and what is left.
 
-use crate::checker::{free, held, Lock};
-use crate::harness::Server;
+use support::lock::{free, held, Lock};
+use support::Server;
 
 #[test]
 fn the_last_hold_takes_the_lock_along() {

@@ -1,7 +1,7 @@
 //! RENEW: an owner's holds live longer, nobody else's do.
 
-use crate::checker::{free, held, whoever_meets_it, Lock};
-use crate::harness::Server;
+use support::lock::{free, held, whoever_meets_it, Lock};
+use support::Server;
 
 #[test]
 fn every_hold_of_the_owner_is_lengthened_and_the_hash_follows() {

@@ -2,11 +2,11 @@
 
 use redis::{Connection, RedisResult, Value};
 
-use crate::every_command::{self, Command};
-use crate::harness::{
+use support::every_command::{self, Command};
+use support::unchanged::assert_unchanged;
+use support::{
     assert_error, assert_ok, call, int, list, map, send, text, wait_synced, wait_until, Server,
 };
-use crate::unchanged::assert_unchanged;
 
 /// How a command reaches the server.
 type Road = fn(&mut Connection, Vec<Vec<u8>>) -> RedisResult<Value>;

@@ -3,8 +3,8 @@
 use redis::Connection;
 
 use crate::commands::arguments::locks;
-use crate::harness::{assert_error, assert_ok, call, int, list, map, send, text, Server};
-use crate::unchanged::assert_unchanged;
+use support::unchanged::assert_unchanged;
+use support::{assert_error, assert_ok, call, int, list, map, send, text, Server};
 
 /// What is no lease, whatever the time.
 const BAD_LEASES: [&str; 21] = [

@@ -4,8 +4,8 @@ use std::thread;
 
 use redis::{Connection, Value};
 
-use crate::harness::{assert_error, assert_ok, call, int, send, text, wait_until, Server};
-use crate::observe::{info_number, run};
+use support::observe::{info_number, run};
+use support::{assert_error, assert_ok, call, int, send, text, wait_until, Server};
 
 /// Whether what `act` does to a watched key lets the transaction go on.
 #[track_caller]

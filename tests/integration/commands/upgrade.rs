@@ -1,7 +1,7 @@
 //! UPGRADE: from read to write with no gap.
 
-use crate::checker::{free, held, whoever_meets_it, Lease, Lock};
-use crate::harness::Server;
+use support::lock::{free, held, whoever_meets_it, Lease, Lock};
+use support::Server;
 
 #[test]
 fn the_only_reader_becomes_the_writer_and_keeps_its_reads() {

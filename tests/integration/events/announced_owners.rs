@@ -2,9 +2,8 @@
 
 use serial_test::serial;
 
-use crate::crowd::Crowd;
-use crate::harness::{assert_ok, call, int, list, text, wait_synced, wait_until, Cluster, Server};
-use crate::observe::{run, Subscriber};
+use support::observe::{run, Subscriber};
+use support::{assert_ok, call, int, list, text, wait_synced, wait_until, Cluster, Crowd, Server};
 
 /// What is done to the lock `k`, line by line split at `;`, and what that
 /// announces of owners. `DEL a 1` ends a lease by hand, `PERSIST` keeps the
@@ -86,7 +85,7 @@ fn an_end_says_whose_hold_it_was() {
         perform(&mut crowd, lines);
         for subscriber in &mut owners {
             for said in expected {
-                assert_eq!(subscriber.next().1, *said, "{lines}");
+                assert_eq!(subscriber.message().1, *said, "{lines}");
             }
         }
         // And no more than that. What is flushed is not announced.
@@ -115,7 +114,7 @@ fn the_channel_of_owners_has_the_locks_hash_tag_and_owners_are_bytes() {
         let mut subscriber = Subscriber::channel(&server, channel);
         assert_ok(call!(con, "RWLOCK.WLOCK", lock, "o w\r\n", 60_000));
         assert_eq!(int(call!(con, "RWLOCK.UNLOCK", lock, "o w\r\n")), 1);
-        assert_eq!(subscriber.next(), (channel.to_vec(), "o w\r\n_del_write".to_owned()));
+        assert_eq!(subscriber.message(), (channel.to_vec(), "o w\r\n_del_write".to_owned()));
     }
 }
 
@@ -143,7 +142,7 @@ fn the_last_of_many_readers_is_named() {
     let latest = ends.iter().max().expect("an end");
     let last = (0..100).filter(|n| ends[*n] == *latest);
     let last: Vec<String> = last.map(|n| format!("r{n}_del_read")).collect();
-    let named = subscriber.next().1;
+    let named = subscriber.message().1;
     assert!(last.contains(&named), "{named} instead of {last:?}");
 }
 
@@ -178,7 +177,7 @@ fn the_choice_of_channels_can_be_changed_at_any_time() {
     run(&mut con, "RWLOCK.WLOCK k a 50").expect("queued");
     run(&mut con, "CONFIG SET rwlock.events owner").expect("queued");
     run(&mut con, "EXEC").expect("carry it out");
-    assert_eq!(owner.next().1, "_del_write");
+    assert_eq!(owner.message().1, "_del_write");
 }
 
 #[test]
@@ -202,8 +201,8 @@ fn after_a_restart_the_owner_is_found_in_the_keys() {
         run(&mut con, &format!("PEXPIRE {key} {left}")).expect("queued");
     }
     run(&mut con, "EXEC").expect("shorten the leases");
-    assert_eq!(writer.next().1, "a_del_write");
-    assert_eq!(readers.next().1, "b_del_read");
+    assert_eq!(writer.message().1, "a_del_write");
+    assert_eq!(readers.message().1, "b_del_read");
 }
 
 #[test]
@@ -214,7 +213,7 @@ fn a_session_that_closes_is_named() {
         let mut crowd = Crowd::on(&server);
         crowd.ok(&format!("{command} k me 60000 SESSION"));
         drop(crowd);
-        assert_eq!(subscriber.next().1, said);
+        assert_eq!(subscriber.message().1, said);
     }
 }
 

@@ -2,10 +2,10 @@
 
 use serial_test::serial;
 
-use crate::harness::{
+use support::observe::{inspect, run, Subscriber};
+use support::{
     assert_error, assert_ok, call, int, send, text, wait_synced, wait_until, Cluster, Server,
 };
-use crate::observe::{inspect, run, Subscriber};
 
 /// What happened to the lock `K` before, what is done then, and what that
 /// announces. Lines are split at `;`.
@@ -182,10 +182,10 @@ fn the_channel_has_the_name_that_redisson_gives_it() {
             let mut subscriber = Subscriber::channel(server, channel);
             assert_ok(call!(con, "RWLOCK.RLOCK", lock, "a", 60_000));
             assert_eq!(int(call!(con, "RWLOCK.UNLOCK", lock, "a")), 1);
-            assert_eq!(subscriber.next(), (channel.to_vec(), "0".to_owned()));
+            assert_eq!(subscriber.message(), (channel.to_vec(), "0".to_owned()));
             assert_ok(call!(con, "RWLOCK.WLOCK", lock, "a", 60_000));
             assert_eq!(int(call!(con, "RWLOCK.UNLOCK", lock, "a")), 1);
-            assert_eq!(subscriber.next(), (channel.to_vec(), "1".to_owned()));
+            assert_eq!(subscriber.message(), (channel.to_vec(), "1".to_owned()));
         }
     }
 }
@@ -204,7 +204,7 @@ fn who_hears_that_a_lock_is_free_finds_it_free_also_on_a_replica() {
             for _ in 0..20 {
                 assert_ok(run(&mut con, &format!("RWLOCK.{command} lock a 60000")));
                 assert_eq!(int(run(&mut con, "RWLOCK.UNLOCK lock a")), 1);
-                subscriber.next();
+                subscriber.message();
                 assert_eq!(text(inspect(&mut looking, "lock", "mode")), "free");
             }
         }
@@ -285,8 +285,8 @@ fn a_lapse_is_announced_also_when_nobody_comes() {
         wait_synced(&primary, &replica);
         let mut subscriber = Subscriber::channel(server, b"redisson_rwlock:{lock}");
         assert_ok(run(&mut con, "RWLOCK.WLOCK lock a 50"));
-        assert_eq!(subscriber.next().1, "1");
+        assert_eq!(subscriber.message().1, "1");
         assert_ok(run(&mut con, "RWLOCK.RLOCK lock a 50"));
-        assert_eq!(subscriber.next().1, "0");
+        assert_eq!(subscriber.message().1, "0");
     }
 }

@@ -1,8 +1,7 @@
 //! Keyspace notifications of the module's own.
 
-use crate::crowd::Crowd;
-use crate::harness::{assert_ok, call, int, list, text, wait_synced, wait_until, Server};
-use crate::observe::{run, Subscriber};
+use support::observe::{run, Subscriber};
+use support::{assert_ok, call, int, list, text, wait_synced, wait_until, Crowd, Server};
 
 /// What is done to the lock `k`, and the events that it raises. `PASS` waits
 /// until the lock is free, `DEL a b` ends leases by hand.
@@ -86,7 +85,7 @@ fn each_begin_and_end_of_a_hold_is_an_event_of_the_lock() {
             }
             perform(&mut crowd, lines, in_transaction);
             let case = format!("{lines}, in a transaction: {in_transaction}");
-            let heard = expected.split_terminator(' ').map(|_| subscriber.next().1);
+            let heard = expected.split_terminator(' ').map(|_| subscriber.message().1);
             assert_eq!(names(&heard.collect::<Vec<_>>()), expected, "{case}");
             // And no more than that.
             crowd.plain("FLUSHALL");
@@ -105,7 +104,7 @@ fn a_grant_after_waiting_is_an_event_behind_the_release() {
     let mut subscriber = Subscriber::pattern(&server, b"__keyevent@0__:*");
     let mut expect = |expected: &[&str]| {
         for name in expected {
-            let (channel, key) = subscriber.next();
+            let (channel, key) = subscriber.message();
             let channel = String::from_utf8(channel).expect("a name");
             assert_eq!(
                 (channel.as_str(), key.as_str()),
@@ -154,9 +153,9 @@ fn an_event_belongs_to_the_locks_database_and_key() {
         assert_ok(call!(con, "RWLOCK.WLOCK", lock, "me", 60));
         for what in ["rwlock.acquire", "rwlock.expire"] {
             let keyspace = [format!("__keyspace@{db}__:").as_bytes(), lock].concat();
-            assert_eq!(subscriber.next(), (keyspace, what.to_owned()));
+            assert_eq!(subscriber.message(), (keyspace, what.to_owned()));
             // The payload is no text.
-            let channel = subscriber.next_channel();
+            let channel = subscriber.message_channel();
             assert_eq!(channel, format!("__keyevent@{db}__:{what}"));
         }
         // The connection is still where it was.
@@ -207,10 +206,10 @@ fn who_is_told_finds_what_it_was_told() {
     let mut subscriber = Subscriber::channel(&server, b"__keyspace@0__:k");
     for _ in 0..20 {
         crowd.ok("WLOCK k a 60000");
-        assert_eq!(subscriber.next().1, "rwlock.acquire");
+        assert_eq!(subscriber.message().1, "rwlock.acquire");
         assert_eq!(crowd.holders("k"), "a write");
         crowd.gives("UNLOCK k a", 1);
-        assert_eq!(subscriber.next().1, "rwlock.release");
+        assert_eq!(subscriber.message().1, "rwlock.release");
         assert_eq!(list(&crowd.inspect("k")["holders"]), []);
     }
 }

@@ -1,8 +1,7 @@
 //! The keyspace events that plain commands would raise for the same changes.
 
-use crate::crowd::Crowd;
-use crate::harness::{assert_ok, call, wait_synced, wait_until, Server};
-use crate::observe::Subscriber;
+use support::observe::Subscriber;
+use support::{assert_ok, call, wait_synced, wait_until, Crowd, Server};
 
 /// What is done to the locks. `DEL a` ends the first read lease of an owner.
 const HISTORIES: [&str; 23] = [
@@ -52,7 +51,7 @@ fn perform(crowd: &mut Crowd<'_>, line: &str) {
 fn events(subscriber: &mut Subscriber) -> Vec<String> {
     let mut events = Vec::new();
     loop {
-        let (channel, event) = subscriber.next();
+        let (channel, event) = subscriber.message();
         let channel = String::from_utf8_lossy(&channel).into_owned();
         match event.as_str() {
             "end" => return events,
@@ -64,7 +63,7 @@ fn events(subscriber: &mut Subscriber) -> Vec<String> {
 
 #[test]
 fn the_primary_raises_what_its_replica_raises_for_the_plain_commands() {
-    let asked = |server: crate::harness::Builder| server.config("notify-keyspace-events", "KA");
+    let asked = |server: support::Builder| server.config("notify-keyspace-events", "KA");
     let primary = asked(Server::builder()).start();
     let replica = asked(Server::builder().replica_of(&primary)).start();
     wait_synced(&primary, &replica);
@@ -127,7 +126,7 @@ fn who_listens_for_del_hears_each_way_in_which_a_lock_ends() {
     session.granted();
     drop(session);
     for key in ["written", "forced", "handed", "session"] {
-        assert_eq!(subscriber.next().1, key);
+        assert_eq!(subscriber.message().1, key);
     }
 }
 

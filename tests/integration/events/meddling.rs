@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use redis::Cmd;
 
-use crate::crowd::{Client, Crowd};
-use crate::harness::{assert_ok, call, Server};
+use support::{assert_ok, call, Client, Crowd, Server};
 
 /// Sends several commands in one packet, so that the server runs them in one go.
 fn in_one_packet(client: &mut Client, lines: &[&str]) {

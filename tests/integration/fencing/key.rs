@@ -5,9 +5,10 @@ use redis::Connection;
 
 use crate::commands::foreign_hashes::{make, BAD_COUNTS, OTHER_TYPES};
 use crate::fencing::tokens::{fenced, micros};
-use crate::harness::{assert_error, assert_ok, call, int, map, text, wait_until, Server};
-use crate::observe::{assert_plain, clock, ends_at, run, ReplicationStream};
-use crate::unchanged::{assert_unchanged, refused};
+use support::observe::{clock, ends_at, run};
+use support::unchanged::assert_unchanged;
+use support::wire::{assert_plain, ReplicationStream};
+use support::{assert_error, assert_ok, call, int, map, refused, text, wait_until, Server};
 
 const KEY: &str = "{k}:rwlock_fence";
 const LARGEST: i64 = (1 << 53) - 1;

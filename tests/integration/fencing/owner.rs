@@ -3,8 +3,8 @@
 use redis::Value;
 
 use crate::fencing::tokens::{fenced, micros, token};
-use crate::harness::{assert_ok, call, int, text, Server};
-use crate::observe::run;
+use support::observe::run;
+use support::{assert_ok, call, int, text, Server};
 
 #[test]
 fn who_takes_the_lock_after_a_lapse_in_a_pause_gets_a_token_of_its_own() {
@@ -18,7 +18,7 @@ fn who_takes_the_lock_after_a_lapse_in_a_pause_gets_a_token_of_its_own() {
         let mut command = redis::cmd("RWLOCK.WLOCK");
         command.arg("k").arg(next).arg(60_000);
         client.send_packed_command(&command.get_packed_command()).expect("send");
-        crate::harness::wait_until(
+        support::wait_until(
             "the lease is over",
             || matches!(run(&mut con, "PTTL k"), Ok(Value::Int(left)) if left < 0),
         );

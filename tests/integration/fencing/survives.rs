@@ -3,10 +3,9 @@
 use serial_test::serial;
 
 use crate::fencing::tokens::fenced;
-use crate::harness::{assert_ok, call, int, text, wait_synced, wait_until, Cluster, Server};
-use crate::observe::{
-    append_only_file, assert_plain, assert_same_keys, ends_at, inspect, keyspace, run,
-};
+use support::observe::{assert_same_keys, ends_at, inspect, keyspace, run};
+use support::wire::{append_only_file, assert_plain};
+use support::{assert_ok, call, int, text, wait_synced, wait_until, Cluster, Server};
 
 const KEY: &str = "{k}:rwlock_fence";
 

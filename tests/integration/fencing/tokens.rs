@@ -3,10 +3,9 @@
 
 use redis::{Connection, RedisResult, Value};
 
-use crate::harness::{assert_error, assert_ok, call, int, list, text, wait_until, Call, Server};
-use crate::observe::{inspect, run};
-use crate::redisson_scripts::Redisson;
-use crate::unchanged::refused;
+use support::observe::{inspect, run};
+use support::redisson::Redisson;
+use support::{assert_error, assert_ok, call, int, list, refused, text, wait_until, Call, Server};
 
 /// The token of a reply, which is `OK` and a token, and no other. It is one
 /// that any language can count.
@@ -36,11 +35,7 @@ fn ok(con: &mut Connection, line: &str) {
 /// The server's unix time in µs.
 #[track_caller]
 pub fn micros(con: &mut Connection) -> i64 {
-    let now: Vec<i64> = list(run(con, "TIME"))
-        .iter()
-        .map(|part| text(part).parse().expect("TIME is two numbers"))
-        .collect();
-    now[0] * 1_000_000 + now[1]
+    support::micros(run(con, "TIME"))
 }
 
 #[test]

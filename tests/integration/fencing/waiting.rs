@@ -3,11 +3,10 @@
 
 use std::cell::Cell;
 
-use crate::crowd::{Client, Crowd};
 use crate::fencing::tokens::{fenced, token};
-use crate::harness::{call, int, text, wait_until, Call, Server};
-use crate::observe::ReplicationStream;
-use crate::redisson_scripts::Redisson;
+use support::redisson::Redisson;
+use support::wire::ReplicationStream;
+use support::{call, int, text, wait_until, Call, Client, Crowd, Server};
 
 const KEY: &str = "{k}:rwlock_fence";
 

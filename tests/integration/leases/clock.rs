@@ -6,9 +6,8 @@ use std::time::{Duration, Instant};
 
 use redis::cmd;
 
-use crate::harness::{assert_ok, call, int, wait_until, Clock, Server};
-use crate::observe::{clock as time_of, run};
-use crate::pending::{is_blocked, Pending};
+use support::observe::{clock as time_of, run};
+use support::{assert_ok, call, int, is_blocked, wait_until, Client, Clock, Server};
 
 /// By how much something may be late. The machine has other things to do too.
 const LATE: Duration = Duration::from_secs(1);
@@ -29,7 +28,7 @@ fn send_packet(server: &Server, lines: &[&str]) -> redis::Connection {
 
 #[test]
 fn a_server_goes_by_the_clock_of_the_test() {
-    let clock = Clock::new();
+    let clock = Clock::make();
     let server = Server::builder().clock(&clock).start();
     let mut con = server.connection();
     for step in [0, 3_600_000, -7_200_000, 30_000, -30_000, 3_600_000] {
@@ -53,21 +52,21 @@ fn a_server_goes_by_the_clock_of_the_test() {
 #[test]
 fn a_clock_set_back_while_the_server_is_busy_stops_nothing() {
     for step in [-30_000, -3_600_000, 30_000] {
-        let clock = Clock::new();
+        let clock = Clock::make();
         let server = Server::builder().clock(&clock).start();
         let mut con = server.connection();
         assert_ok(run(&mut con, "RWLOCK.WLOCK deleted a 10000000"));
         assert_ok(run(&mut con, "RWLOCK.WLOCK held a 10000000"));
         let until = Instant::now() + Duration::from_millis(2_000);
-        let mut times_out = Pending::waits(&server, "WLOCK held b 1000 BLOCK 2000");
-        let mut next = Pending::waits(&server, "WLOCK deleted b 10000000 BLOCK 0");
+        let mut times_out = Client::waits(&server, "WLOCK held b 1000 BLOCK 2000");
+        let mut next = Client::waits(&server, "WLOCK deleted b 10000000 BLOCK 0");
         // What deletes the lock has the alarm ring as soon as the server is done.
         let packet = send_packet(&server, &["DEL deleted", "DEBUG SLEEP 0.3"]);
         // In the middle of the server's own sleep, in which it answers nobody: there
         // is no condition to wait for.
         thread::sleep(Duration::from_millis(150));
         clock.step(step);
-        next.is_granted();
+        next.granted();
         assert!(Instant::now() < until + LATE, "{step}: granted late");
         assert!(int(times_out.reply()) > 0);
         assert!((until..until + LATE).contains(&Instant::now()), "{step}: {:?}", until.elapsed());
@@ -77,7 +76,7 @@ fn a_clock_set_back_while_the_server_is_busy_stops_nothing() {
 
 #[test]
 fn a_clock_set_forward_and_back_again_delays_nothing_that_began_in_between() {
-    let clock = Clock::new();
+    let clock = Clock::make();
     let server = Server::builder().clock(&clock).start();
     let mut con = server.connection();
     assert_ok(run(&mut con, "RWLOCK.WLOCK held a 1000000000"));

@@ -1,9 +1,9 @@
 //! Lapsed holds do not count, and go: by themselves, or with the command that
 //! meets them first.
 
-use crate::checker::{free, held, whoever_meets_it, Lease, Lock};
-use crate::harness::{assert_error, assert_ok, call, int, wait_until, Server};
-use crate::observe::run;
+use support::lock::{free, held, whoever_meets_it, Lease, Lock};
+use support::observe::run;
+use support::{assert_error, assert_ok, call, int, wait_until, Server};
 
 /// Three read holds of `a`, of which the one with this number has lapsed, and
 /// the leases of the other two.

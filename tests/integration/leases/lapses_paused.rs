@@ -1,9 +1,8 @@
 //! Leases that run out while writes are paused: nothing is written then, and
 //! what ended is announced when the pause is over.
 
-use crate::crowd::Crowd;
-use crate::harness::{assert_ok, call, int, wait_until, Server};
-use crate::observe::{info_number, Subscriber};
+use support::observe::{info_number, Subscriber};
+use support::{assert_ok, call, int, wait_until, Crowd, Server};
 
 /// The hold that lapses, what comes first when the pause is over (if anything,
 /// it waits for that), and the announcement.

@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use redis::Connection;
 
-use crate::harness::{assert_error, assert_ok, call, int, list, text, wait_until, Server};
-use crate::observe::{clock, ends_at, inspect, run, Subscriber};
-use crate::pending::{assert_prompt, local_clock, Pending};
+use support::observe::{clock, ends_at, inspect, run, Subscriber};
+use support::{
+    assert_error, assert_ok, assert_prompt, call, int, list, local_clock, text, wait_until, Client,
+    Server,
+};
 
 /// How late a lapse may be, in ms.
 const LIMIT: i64 = 10;
@@ -48,7 +50,7 @@ fn a_lapsed_hold_goes_and_is_announced_though_nobody_waits_or_looks() {
         for round in 0..9 {
             assert_ok(run(&mut con, &format!("RWLOCK.{command} lock-{round} a 40")));
             let end = ends_at(&mut con, &format!("lock-{round}"));
-            let (channel, payload) = subscriber.next();
+            let (channel, payload) = subscriber.message();
             late.push(local_clock() - end - 1);
             assert_eq!(channel, format!("redisson_rwlock:{{lock-{round}}}").into_bytes());
             assert_eq!(payload, message);
@@ -67,8 +69,8 @@ fn a_lapse_serves_the_queue() {
             let lock = format!("{held}-{wanted}-{round}");
             assert_ok(run(&mut con, &format!("RWLOCK.{held} {lock} a 60")));
             let end = ends_at(&mut con, &lock);
-            let mut waiter = Pending::send(&server, &format!("{wanted} {lock} b 60000 BLOCK 0"));
-            waiter.is_granted();
+            let mut waiter = Client::sends(&server, &format!("{wanted} {lock} b 60000 BLOCK 0"));
+            waiter.granted();
             late.push(local_clock() - end - 1);
             assert_eq!(int(run(&mut con, &format!("RWLOCK.UNLOCK {lock} b"))), 1);
         }
@@ -133,7 +135,7 @@ fn a_lease_that_a_slow_transaction_took_ends_on_time() {
         pipe.cmd("RWLOCK.WLOCK").arg(&lock).arg("a").arg(400);
         pipe.query::<()>(&mut con).expect("a transaction");
         let end = ends_at(&mut con, &lock);
-        subscriber.next();
+        subscriber.message();
         late.push(local_clock() - end - 1);
         // Twice, so that nothing of this lock is left to do when the next is
         // taken: it would set the alarm anew.
@@ -166,7 +168,7 @@ fn late_ends(server: &Server, con: &mut Connection, leases: &[usize], atomic: bo
     assert!(if atomic { distinct <= 20 } else { distinct > leases.len() / 2 }, "{distinct}");
     let mut late = vec![None; leases.len()];
     for _ in leases {
-        let (channel, payload) = subscriber.next();
+        let (channel, payload) = subscriber.message();
         let now = local_clock();
         let channel = String::from_utf8(channel).expect("a channel");
         let number = channel.strip_prefix("redisson_rwlock:{lock-").expect("ours");
@@ -266,7 +268,7 @@ fn a_redisson_hold_lapses_on_time_once_it_was_touched() {
         run(&mut con, &format!("PEXPIRE {lock} 60000")).expect("a lease");
         let end = ends_at(&mut con, &format!("{{{lock}}}:b:rwlock_timeout:1"));
         assert!(int(run(&mut con, &format!("RWLOCK.WLOCK {lock} c 1000"))) > 0);
-        assert_eq!(subscriber.next().1, "0");
+        assert_eq!(subscriber.message().1, "0");
         late.push(local_clock() - end - 1);
         assert_eq!(keys(&mut con), 0);
 
@@ -275,7 +277,7 @@ fn a_redisson_hold_lapses_on_time_once_it_was_touched() {
         run(&mut con, &format!("PEXPIRE {lock} 400")).expect("a lease");
         let end = ends_at(&mut con, &lock);
         assert!(int(run(&mut con, &format!("RWLOCK.RLOCK {lock} c 1000"))) > 0);
-        assert_eq!(subscriber.next().1, "1");
+        assert_eq!(subscriber.message().1, "1");
         late.push(local_clock() - end - 1);
         assert_eq!(keys(&mut con), 0);
     }
@@ -321,14 +323,14 @@ fn leases_end_on_time_in_the_database_that_a_lock_was_swapped_to() {
         let end = ends_at(&mut con, "lock");
         assert_ok(run(&mut con, "SWAPDB 0 1"));
         assert_ok(run(&mut con, "SELECT 0"));
-        assert_eq!(subscriber.next().1, "1");
+        assert_eq!(subscriber.message().1, "1");
         late.push(local_clock() - end - 1);
         // A hash lives as long as its longest hold, there as here.
         let end = ends_at(&mut con, "{read}:a:rwlock_timeout:1");
         assert_eq!(int(run(&mut con, "PEXPIRE read 30000")), 1);
         wait_until("it is lengthened", || ends_at(&mut con, "read") == end);
         assert_eq!(int(run(&mut con, "RWLOCK.UNLOCK read a")), 1);
-        assert_eq!(subscriber.next().1, "0");
+        assert_eq!(subscriber.message().1, "0");
     }
     assert_prompt("a lock that was swapped", LIMIT, &late);
 }

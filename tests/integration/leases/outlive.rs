@@ -4,12 +4,11 @@
 use redis::{Connection, Value};
 use serial_test::serial;
 
-use crate::harness::{
-    assert_error, assert_ok, call, int, list, text, wait_synced, wait_until, Builder, Cluster,
-    Server,
+use support::observe::{ends_at, run, Subscriber};
+use support::{
+    assert_error, assert_ok, assert_prompt, call, int, list, local_clock, text, wait_synced,
+    wait_until, Builder, Client, Cluster, Server,
 };
-use crate::observe::{ends_at, run, Subscriber};
-use crate::pending::{assert_prompt, local_clock, Pending};
 
 /// How late a lapse may be, in ms.
 const LIMIT: i64 = 10;
@@ -56,11 +55,11 @@ fn end_on_time(server: &Server, tag: &str, ends: &[(String, i64)]) {
         Subscriber::shard_channels(server, &channels)
     };
     assert!(int(run(&mut con, &format!("RWLOCK.RLOCK {tag}touched b 60000"))) > 0);
-    let mut waiter = Pending::send(server, &format!("WLOCK {tag}waited b 60000 BLOCK 0"));
+    let mut waiter = Client::sends(server, &format!("WLOCK {tag}waited b 60000 BLOCK 0"));
     assert!(local_clock() < ends[0].1, "took too long to get here");
     let mut late = Vec::new();
     for _ in ends {
-        let (heard, payload) = subscriber.next();
+        let (heard, payload) = subscriber.message();
         let at = channels.iter().position(|channel| channel.as_bytes() == heard);
         let (lock, end) = &ends[at.unwrap_or_else(|| panic!("{heard:?}"))];
         let reads = ["read", "waited"].iter().any(|name| lock[tag.len()..].starts_with(name));
@@ -68,7 +67,7 @@ fn end_on_time(server: &Server, tag: &str, ends: &[(String, i64)]) {
         late.push(local_clock() - end - 1);
     }
     assert_prompt("a lapse", LIMIT, &late);
-    waiter.is_granted();
+    waiter.granted();
     assert_eq!(int(run(&mut con, &format!("RWLOCK.UNLOCK {tag}waited b"))), 1);
     assert_eq!(list(run(&mut con, "KEYS *")), []);
     assert_ok(call!(con, "DEBUG", "SET-ACTIVE-EXPIRE", 1));

@@ -1,8 +1,9 @@
 //! Locks and holds whose expiry somebody took away with PERSIST.
 
-use crate::checker::{free, held, whoever_meets_it, Lease, Lock};
-use crate::harness::{assert_ok, int, Server};
-use crate::observe::{run, ReplicationStream};
+use support::lock::{free, held, whoever_meets_it, Lease, Lock};
+use support::observe::run;
+use support::wire::ReplicationStream;
+use support::{assert_ok, int, Server};
 
 /// A lock without expiry, taken with this command.
 fn endless(server: &Server, name: &str, hold: &str) -> (Lock, Lease) {

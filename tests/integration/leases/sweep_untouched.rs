@@ -2,8 +2,8 @@
 
 use std::ops::RangeInclusive;
 
-use crate::harness::{assert_ok, bytes, call, int, send, wait_until, Server};
-use crate::observe::run;
+use support::observe::run;
+use support::{assert_ok, bytes, call, int, send, wait_until, Server};
 
 /// Hashes: two that are no lock, one that looks like one that nobody holds, and
 /// one that is held.

@@ -3,15 +3,12 @@
 mod free;
 mod rounds;
 mod tally;
-mod wire;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use crate::crowd::Crowd;
-use crate::harness::{call, int, list, wait_until, Server};
-use crate::observe::fresh_seed;
 use free::Client;
+use support::{call, fresh_seed, int, list, wait_until, Crowd, Server};
 use tally::{assert_at_rest, figure, told, Counts, Tally};
 
 pub use tally::{assert_at_rest as assert_info_at_rest, figure as info_figure};

@@ -6,11 +6,12 @@ use std::collections::BTreeMap;
 use redis::{Connection, Value};
 use serial_test::serial;
 
-use crate::crowd::Crowd;
-use crate::harness::{assert_ok, call, int, list, text, wait_synced, wait_until, Cluster, Server};
 use crate::monitoring::figures::{assert_info_at_rest, info_figure};
-use crate::observe::{info_number, run};
-use crate::settings::loading::{library, unload};
+use support::observe::{info_number, run};
+use support::{
+    assert_ok, call, int, library, list, text, unload, wait_synced, wait_until, Cluster, Crowd,
+    Server,
+};
 
 /// All fields, without those that are there only at times.
 pub const FIELDS: [&str; 19] = [

@@ -2,9 +2,8 @@
 
 use redis::{Connection, Pipeline};
 
-use crate::harness::{assert_ok, wait_until, Server};
-use crate::observe::run;
-use crate::settings::loading::{library, unload};
+use support::observe::run;
+use support::{assert_ok, library, unload, wait_until, Server};
 
 /// Many enough to take some MB.
 const LOCKS: usize = 30_000;

@@ -7,9 +7,9 @@ use std::path::Path;
 
 use redis::Value;
 
-use crate::harness::{call, list, text, wait_until, Server};
 use crate::monitoring::info::FIELDS;
-use crate::observe::run;
+use support::observe::run;
+use support::{call, list, text, wait_until, Server};
 
 fn doc(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs").join(name);
@@ -183,7 +183,7 @@ fn alerts_are_made_of_what_there_is() {
 #[test]
 fn the_server_counts_calls_and_errors_of_the_module() {
     let server = Server::builder().start();
-    let mut crowd = crate::crowd::Crowd::on(&server);
+    let mut crowd = support::Crowd::on(&server);
     crowd.ok("WLOCK a h 60000");
     crowd.refused("WLOCK a w 60000");
     // No failure is what was refused, nor what was refused after waiting.

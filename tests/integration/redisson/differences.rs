@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use redis::{Cmd, Connection, Value};
 
-use crate::harness::{assert_error, assert_ok, call, int, list, map, text, Call, Server};
-use crate::redisson_scripts::{channel, timeout, Redisson, DEFAULT_LEASE};
+use support::redisson::{channel, timeout, Redisson, DEFAULT_LEASE};
+use support::{assert_error, assert_ok, call, int, list, map, text, Call, Server};
 
 const LOCK: &str = "orders";
 

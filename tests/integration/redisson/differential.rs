@@ -2,25 +2,27 @@
 //!
 //! `RWLOCK_STEPS` says how many steps; `RWLOCK_SEED` repeats those of one seed.
 
+mod meaning;
 mod picture;
-mod random;
 mod reference;
+mod runs;
 mod shared;
 mod step;
-mod wire;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
 
 use redis::{Connection, Value};
 
-use crate::harness::{assert_ok, call, text, Call, Server};
-use crate::redisson_scripts::{self, Redisson};
+use meaning::Meaning;
 use picture::{picture, Lock, Picture, DUMP};
-use random::{seeds, steps_per_seed, Random};
 use reference::{reference, LAPSE};
+use runs::{seeds, steps_per_seed};
 use step::{Step, OWNERS};
-use wire::{Meaning, Replies, Wire};
+use support::redisson::{self, Redisson};
+use support::wire::{Batch, Replies};
+use support::Random;
+use support::{assert_ok, call, text, Call, Server};
 
 /// How many steps one run makes when nobody says.
 const STEPS: u64 = 24_000;
@@ -79,7 +81,7 @@ struct Comparison<'c> {
 
 impl<'c> Comparison<'c> {
     fn new(con: &'c mut Connection) -> Self {
-        let mut load = |script: &str| redisson_scripts::load(con, script).expect("load a script");
+        let mut load = |script: &str| redisson::load(con, script).expect("load a script");
         let (reference, lapse, dump) = (load(&reference()), load(LAPSE), load(DUMP));
         Self {
             con,
@@ -99,11 +101,11 @@ impl<'c> Comparison<'c> {
         while done < steps {
             let steps: Vec<Step> =
                 (0..AT_ONCE.min(steps - done)).map(|_| Step::random(&mut random)).collect();
-            let mut wire = Wire::default();
+            let mut batch = Batch::default();
             for step in &steps {
-                self.write(&mut wire, step);
+                self.write(&mut batch, step);
             }
-            let mut replies = wire.exchange(self.con);
+            let mut replies = batch.exchange(self.con);
             for step in &steps {
                 done += 1;
                 self.check(step, &mut replies, tally).map_err(|difference| {
@@ -116,25 +118,25 @@ impl<'c> Comparison<'c> {
         Ok(())
     }
 
-    fn write(&self, wire: &mut Wire, step: &Step) {
-        wire.words(&["SELECT", MODULE]);
-        wire.words(&["TIME"]);
-        wire.add(&step.to_module(&self.lapse));
-        wire.words(&["SELECT", SCRIPTS]);
-        wire.add(&step.to_scripts(&self.reference, &self.lapse));
-        wire.words(&["TIME"]);
+    fn write(&self, batch: &mut Batch, step: &Step) {
+        batch.words(&["SELECT", MODULE]);
+        batch.words(&["TIME"]);
+        batch.add(&step.to_module(&self.lapse));
+        batch.words(&["SELECT", SCRIPTS]);
+        batch.add(&step.to_scripts(&self.reference, &self.lapse));
+        batch.words(&["TIME"]);
         if let Some(seconds) = step.sleep() {
-            wire.words(&["DEBUG", "SLEEP", seconds]);
+            batch.words(&["DEBUG", "SLEEP", seconds]);
         }
         if step.looks() {
-            self.write_look(wire);
+            self.write_look(batch);
         }
     }
 
-    fn write_look(&self, wire: &mut Wire) {
-        wire.words(&["EVALSHA", &self.dump, "0"]);
-        wire.words(&["SELECT", MODULE]);
-        wire.words(&["EVALSHA", &self.dump, "0"]);
+    fn write_look(&self, batch: &mut Batch) {
+        batch.words(&["EVALSHA", &self.dump, "0"]);
+        batch.words(&["SELECT", MODULE]);
+        batch.words(&["EVALSHA", &self.dump, "0"]);
     }
 
     /// Reads the replies to one step and compares. The error says what differs.

@@ -3,9 +3,8 @@
 
 use redis::Connection;
 
-use crate::crowd::Crowd;
-use crate::harness::{assert_error, assert_ok, call, int, wait_synced, wait_until, Server};
-use crate::observe::{assert_same_keys, info_number, keyspace, run};
+use support::observe::{assert_same_keys, info_number, keyspace, run};
+use support::{assert_error, assert_ok, call, int, wait_synced, wait_until, Crowd, Server};
 
 /// How many keys are loaded, and how many µs each of them takes.
 const KEYS: usize = 1_000;

@@ -7,8 +7,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use redis::{Connection, RedisResult};
 
-use crate::harness::{assert_ok, int, wait_until, Server};
-use crate::observe::{ends_at, run};
+use support::observe::{ends_at, run};
+use support::{assert_ok, int, wait_until, Server};
 
 const CLIENTS: usize = 24;
 const LEASE: i64 = 600_000;

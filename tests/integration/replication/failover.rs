@@ -3,10 +3,10 @@
 use redis::Connection;
 use serial_test::serial;
 
-use crate::harness::{
+use support::observe::{assert_same_keys, clock, ends_at, inspect, keyspace, run};
+use support::{
     assert_error, assert_ok, call, int, list, map, text, wait_synced, wait_until, Cluster, Server,
 };
-use crate::observe::{assert_same_keys, clock, ends_at, inspect, keyspace, run};
 
 /// `write` is held twice by a, `read` by a and b; b has reserved `read`'s
 /// neighbour `next`, which c holds.

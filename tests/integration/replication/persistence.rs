@@ -2,11 +2,12 @@
 
 use redis::Connection;
 
-use crate::harness::{assert_error, assert_ok, int, text, wait_until, Server};
-use crate::observe::{
-    append_only_file, assert_plain, assert_same_keys, clock, ends_at, fresh_seed, inspect,
-    keyspace, run, settled_keyspace, under_load, Workload,
+use support::observe::{
+    assert_same_keys, clock, ends_at, inspect, keyspace, run, settled_keyspace, under_load,
+    Workload,
 };
+use support::wire::{append_only_file, assert_plain};
+use support::{assert_error, assert_ok, fresh_seed, int, text, wait_until, Server};
 
 #[test]
 fn an_aof_and_an_rdb_are_read_by_a_server_without_the_module() {

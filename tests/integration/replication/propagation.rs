@@ -3,8 +3,9 @@
 
 use redis::{Connection, Value};
 
-use crate::harness::{assert_ok, call, int, list, send, text, wait_until, Server};
-use crate::observe::{assert_plain, clock, ends_at, info_number, run, ReplicationStream, Words};
+use support::observe::{clock, ends_at, info_number, run};
+use support::wire::{assert_plain, ReplicationStream, Words};
+use support::{assert_ok, call, int, list, send, text, wait_until, Server};
 
 /// The commands that change data.
 fn effects(commands: &[Words]) -> Vec<Vec<&str>> {

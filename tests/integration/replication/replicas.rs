@@ -3,11 +3,10 @@
 
 use redis::Value;
 
-use crate::harness::{
-    assert_error, assert_ok, bytes, call, int, list, map, send, wait_synced, wait_until, Server,
-};
-use crate::observe::{
-    assert_same_keys, clock, fresh_seed, info_number, keyspace, run, under_load, Workload,
+use support::observe::{assert_same_keys, clock, info_number, keyspace, run, under_load, Workload};
+use support::{
+    assert_error, assert_ok, bytes, call, fresh_seed, int, list, map, send, wait_synced,
+    wait_until, Server,
 };
 
 #[test]

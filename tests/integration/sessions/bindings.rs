@@ -3,11 +3,11 @@
 
 use redis::Connection;
 
-use crate::harness::{assert_ok, call, int, wait_until, Server};
-use crate::observe::run;
 use crate::sessions::holds::{
     client_id, close, close_last, holders, hours, ok, unlock, FOUR, HOUR, THREE, TWO,
 };
+use support::observe::run;
+use support::{assert_ok, call, int, wait_until, Server};
 
 fn held(kind: &str, holds: i64, session: i64) -> [(String, String, i64, i64); 1] {
     [("a".to_owned(), kind.to_owned(), holds, session)]

@@ -9,10 +9,12 @@ use std::time::Duration;
 
 use redis::{cmd, Connection};
 
-use crate::harness::{assert_error, assert_ok, call, int, wait_until, Server};
-use crate::observe::{ends_at, run};
-use crate::pending::{assert_prompt, is_blocked, local_clock, Pending};
 use crate::sessions::holds::{close, ok, HOUR};
+use support::observe::{ends_at, run};
+use support::{
+    assert_error, assert_ok, assert_prompt, call, int, is_blocked, local_clock, wait_until, Client,
+    Server,
+};
 
 /// The environment variable that makes a process of this test program a client
 /// that holds locks: the port of the server.
@@ -72,12 +74,12 @@ fn a_client_process_is_killed_and_the_next_has_its_locks_within_20_ms() {
     for _ in 0..9 {
         let mut holder = Holder::start(&server);
         wait_until("the process holds all", || int(run(&mut con, "DBSIZE")) == 4);
-        let mut writer = Pending::waits(&server, "WLOCK read b 60000 BLOCK 0");
-        let mut reader = Pending::waits(&server, "RLOCK write b 60000 BLOCK 0");
+        let mut writer = Client::waits(&server, "WLOCK read b 60000 BLOCK 0");
+        let mut reader = Client::waits(&server, "RLOCK write b 60000 BLOCK 0");
         let killed = local_clock();
         holder.0.kill().expect("SIGKILL");
-        writer.is_granted();
-        reader.is_granted();
+        writer.granted();
+        reader.granted();
         late.push(local_clock() - killed);
         assert_eq!(int(run(&mut con, "RWLOCK.UNLOCK read b")), 1);
         assert_eq!(int(run(&mut con, "RWLOCK.UNLOCK write b")), 1);
@@ -191,11 +193,11 @@ fn session_holds_are_given_back_however_a_connection_ends() {
                 let mut watch = server.connection();
                 assert_eq!(int(run(&mut watch, "DBSIZE")), keys, "{what}");
                 let mut waiters = ["write", "read", "up"].map(|lock| {
-                    Pending::waits(&server, &format!("WLOCK {lock} next 60000 BLOCK 0"))
+                    Client::waits(&server, &format!("WLOCK {lock} next 60000 BLOCK 0"))
                 });
                 let con = end(&server, con);
                 for waiter in &mut waiters {
-                    waiter.is_granted();
+                    waiter.granted();
                 }
                 // Also where the idle are closed.
                 let mut watch = server.connection();
@@ -231,8 +233,8 @@ fn a_killed_server_leaves_session_holds_to_their_lease() {
         let mut con = server.connection();
         assert!(ends_at(&mut con, "lock") <= killed + 1_000);
         // Nobody touches `read`.
-        let mut waiter = Pending::send(&server, "WLOCK lock b 60000 BLOCK 0");
-        waiter.is_granted();
+        let mut waiter = Client::sends(&server, "WLOCK lock b 60000 BLOCK 0");
+        waiter.granted();
         let granted = local_clock();
         // The rest is for the machine, which may be busy.
         let limit = loaded.max(killed + 1_000) + 700;
@@ -255,7 +257,7 @@ fn an_upgrade_is_not_granted_by_a_read_hold_that_goes_as_well() {
         for owner in ["f", "a"] {
             ok(&mut con, &format!("RLOCK k {owner} {HOUR} SESSION"));
         }
-        let mut waiter = Pending::waits(&server, &format!("UPGRADE k a {HOUR} BLOCK 0"));
+        let mut waiter = Client::waits(&server, &format!("UPGRADE k a {HOUR} BLOCK 0"));
         close(con, &mut watch);
         assert_error(waiter.reply(), "NOTHELD");
         assert_eq!(int(run(&mut watch, "DBSIZE")), 0);

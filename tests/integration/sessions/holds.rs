@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use redis::{Connection, Value};
 
-use crate::harness::{assert_error, assert_ok, call, int, list, map, text, wait_until, Server};
-use crate::observe::{ends_at, inspect, run};
-use crate::pending::{local_clock, Pending};
+use support::observe::{ends_at, inspect, run};
+use support::{
+    assert_error, assert_ok, call, int, list, local_clock, map, text, wait_until, Client, Server,
+};
 
 pub fn client_id(con: &mut Connection) -> i64 {
     int(call!(con, "CLIENT", "ID"))
@@ -276,24 +277,24 @@ fn a_waiter_is_bound_to_its_own_connection() {
     let mut watch = server.connection();
     for line in ["WLOCK lock b 900 BLOCK 0 SESSION", "RLOCK lock b 900 SESSION BLOCK 0"] {
         ok(&mut watch, "WLOCK lock a 60000");
-        let mut waiter = Pending::waits(&server, line);
+        let mut waiter = Client::waits(&server, line);
         assert_eq!(unlock(&mut watch, "lock a"), 1);
-        waiter.is_granted();
-        let id = waiter.id();
+        waiter.granted();
+        let id = waiter.id;
         assert_eq!(holders(&mut watch, "lock")[0].3, id);
         thread::sleep(Duration::from_millis(1_800));
         assert_eq!(holders(&mut watch, "lock")[0].3, id, "renewed");
-        close(waiter.connection(), &mut watch);
+        close(waiter.con, &mut watch);
         wait_until("it is free", || int(run(&mut watch, "DBSIZE")) == 0);
     }
     // UPGRADE as well.
     ok(&mut watch, "RLOCK lock a 60000");
     ok(&mut watch, "RLOCK lock b 60000");
-    let mut waiter = Pending::waits(&server, "UPGRADE lock b 900 BLOCK 0 SESSION");
+    let mut waiter = Client::waits(&server, "UPGRADE lock b 900 BLOCK 0 SESSION");
     assert_eq!(unlock(&mut watch, "lock a"), 0);
-    waiter.is_granted();
+    waiter.granted();
     thread::sleep(Duration::from_millis(1_800));
-    close(waiter.connection(), &mut watch);
+    close(waiter.con, &mut watch);
     wait_until("the write hold is given back", || {
         holders(&mut watch, "lock") == [("b".into(), "read".into(), 1, 0)]
     });
@@ -406,12 +407,12 @@ fn a_stall_longer_than_the_lease_ends_session_holds() {
     ok(&mut con, "WLOCK lock a 400 SESSION");
     ok(&mut con, "RLOCK read a 400 SESSION");
     ok(&mut con, "WLOCK long a 60000 SESSION");
-    let mut waiter = Pending::waits(&server, "WLOCK lock b 60000 BLOCK 0");
+    let mut waiter = Client::waits(&server, "WLOCK lock b 60000 BLOCK 0");
     server.signal(libc::SIGSTOP);
     // Longer than the leases, which the server cannot renew now.
     thread::sleep(Duration::from_millis(900));
     server.signal(libc::SIGCONT);
-    waiter.is_granted();
+    waiter.granted();
     let mut watch = server.connection();
     assert_eq!(holders(&mut watch, "lock"), [("b".into(), "write".into(), 1, 0)]);
     assert_eq!(holders(&mut watch, "read"), []);

@@ -2,9 +2,9 @@
 
 use redis::Connection;
 
-use crate::harness::{assert_ok, call, int, wait_until, Server};
-use crate::observe::{ends_at, run};
 use crate::sessions::holds::{client_id, close, close_last, holders, ok, unlock, HOUR, TWO};
+use support::observe::{ends_at, run};
+use support::{assert_ok, call, int, wait_until, Server};
 
 fn in_db<R>(con: &mut Connection, db: i64, work: impl FnOnce(&mut Connection) -> R) -> R {
     assert_ok(call!(con, "SELECT", db));

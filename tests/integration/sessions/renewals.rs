@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::harness::{assert_ok, call, int, wait_until, wait_until_within, Server};
-use crate::observe::{ends_at, run};
 use crate::sessions::holds::{client_id, holders, ok};
+use support::observe::{ends_at, run};
+use support::{assert_ok, call, int, wait_until, wait_until_within, Server};
 
 /// A primary whose replicas are cut off must not go on: the promoted replica
 /// would have another holder.

@@ -8,13 +8,12 @@ use std::time::Duration;
 use redis::Connection;
 use serial_test::serial;
 
-use crate::harness::{
-    assert_ok, begin_to_move, call, id, int, list, set_slot, slot, text, wait_until, Cluster,
-    Server,
-};
-use crate::observe::{ends_at, run};
-use crate::pending::Pending;
 use crate::sessions::holds::{client_id, close, holders, ok};
+use support::observe::{ends_at, run};
+use support::{
+    assert_ok, begin_to_move, call, id, int, list, set_slot, slot, text, wait_until, Client,
+    Cluster, Server,
+};
 
 const LOCK: &str = "lock";
 
@@ -123,12 +122,12 @@ fn a_lost_grant_is_taken_back_as_soon_as_the_slot_stays() {
     let mut watch = from.connection();
     for command in ["WLOCK", "RLOCK"] {
         ok(&mut watch, "WLOCK lock h 600000");
-        let waiter = Pending::waits(from, &format!("{command} lock w 600000 BLOCK 0"));
+        let waiter = Client::waits(from, &format!("{command} lock w 600000 BLOCK 0"));
         let mut pipe = redis::pipe();
         pipe.cmd("RWLOCK.UNLOCK").arg(&[LOCK, "h"]);
         let (number, to_id) = (slot(LOCK.as_bytes()).to_string(), id(to));
         pipe.cmd("CLUSTER").arg(&["SETSLOT", &number, "MIGRATING", &to_id]);
-        pipe.cmd("CLIENT").arg(&["KILL", "ID", &waiter.id().to_string()]);
+        pipe.cmd("CLIENT").arg(&["KILL", "ID", &waiter.id.to_string()]);
         pipe.query::<Vec<redis::Value>>(&mut watch).expect("all replies");
         // It is tried every 100 ms, and nothing tells of a try in vain.
         thread::sleep(Duration::from_millis(300));

@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 
 use redis::Value;
 
-use crate::crowd::Crowd;
-use crate::harness::{assert_error, call, int, list, map, wait_until, Server};
+use support::{assert_error, call, int, list, map, wait_until, Crowd, Server};
 
 fn set(crowd: &mut Crowd<'_>, settings: &str) {
     assert_eq!(crowd.plain(&format!("CONFIG SET {settings}")), Value::Okay);

@@ -1,34 +1,9 @@
 //! Loading the module, and taking it out again.
 
-use redis::Connection;
-
-use crate::harness::{
-    assert_error, assert_ok, call, error_text, int, list, map, text, wait_until, Server,
+use support::observe::{assert_same_keys, keyspace, run};
+use support::{
+    assert_error, assert_ok, call, int, library, list, map, text, unload, wait_until, Server,
 };
-use crate::observe::{assert_same_keys, keyspace, run};
-
-/// The path of the library that a server has loaded.
-pub fn library(server: &Server) -> String {
-    let log = server.log();
-    let path = log
-        .lines()
-        .find_map(|line| line.split_once("Module 'rwlock' loaded from "))
-        .unwrap_or_else(|| panic!("no module in {log}"));
-    path.1.to_owned()
-}
-
-/// Unloads the module. A server does not while a timer of the module's runs, and
-/// one does for a moment whenever it has something to do.
-#[track_caller]
-pub fn unload(con: &mut Connection) {
-    wait_until("the module is unloaded", || match run(con, "MODULE UNLOAD rwlock") {
-        Err(error) if error_text(&error).contains("timer") => false,
-        other => {
-            assert_ok(other);
-            true
-        }
-    });
-}
 
 fn modules(server: &Server) -> Vec<String> {
     list(call!(server.connection(), "MODULE", "LIST"))

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use redis::Value;
 
-use crate::harness::{assert_ok, call, int, list, text, wait_synced, wait_until, Server};
-use crate::observe::info_number;
+use support::observe::info_number;
+use support::{assert_ok, call, int, list, text, wait_synced, wait_until, Server};
 
 fn file(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
@@ -96,7 +96,7 @@ fn the_version_is_that_of_the_crate() {
     let version = env!("CARGO_PKG_VERSION").split('.').map(|part| part.parse::<i64>());
     let version: Vec<i64> = version.map(|part| part.expect("a number")).collect();
     let modules = list(call!(server.connection(), "MODULE", "LIST"));
-    let modules = modules.iter().map(crate::harness::map);
+    let modules = modules.iter().map(support::map);
     let ours = modules.into_iter().find(|module| text(&module["name"]) == "rwlock");
     let number = version[0] * 10_000 + version[1] * 100 + version[2];
     assert_eq!(int(&ours.expect("our module")["ver"]), number);

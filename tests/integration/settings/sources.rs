@@ -6,9 +6,8 @@ use std::path::Path;
 
 use redis::{Connection, Value};
 
-use crate::harness::{assert_error, assert_ok, call, list, map, text, Server};
-use crate::observe::run;
-use crate::settings::loading::{library, unload};
+use support::observe::run;
+use support::{assert_error, assert_ok, call, library, list, map, text, unload, Server};
 
 /// A setting and what it can be.
 struct Setting {
@@ -170,7 +169,7 @@ fn a_wrong_value_is_refused_and_changes_nothing() {
     let waits =
         redis::cmd("RWLOCK.WLOCK").arg(&["k", "w", "60000", "BLOCK", "0"]).get_packed_command();
     writer.send_packed_command(&waits).expect("send a command");
-    crate::harness::wait_until("it waits", || !list(run(&mut con, "RWLOCK.QUEUES")).is_empty());
+    support::wait_until("it waits", || !list(run(&mut con, "RWLOCK.QUEUES")).is_empty());
     assert_error(
         run(&mut con, "CONFIG SET rwlock.policy prefer-readers rwlock.max-waiters x"),
         "ERR",

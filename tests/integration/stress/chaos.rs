@@ -10,9 +10,7 @@ mod act;
 mod books;
 mod client;
 mod hear;
-pub mod random;
 mod storm;
-mod wire;
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -22,10 +20,11 @@ use redis::Connection;
 use books::{Kind, Lock};
 use storm::{lock_name, owner_name, Storm, DATABASES, LOCKS};
 
-use crate::harness::{assert_ok, int, list, map, text, wait_synced, wait_until, Server, DEADLINE};
 use crate::monitoring::figures::assert_info_at_rest;
-use crate::observe::{clock, fresh_seed, info_number, run};
-use crate::settings::loading::unload;
+use support::observe::{clock, info_number, run};
+use support::{
+    assert_ok, fresh_seed, int, list, map, text, unload, wait_synced, wait_until, Server, DEADLINE,
+};
 
 /// What a run may leave behind in memory: hash tables that have grown.
 const MEMORY_LIMIT: i64 = 256 * 1024;

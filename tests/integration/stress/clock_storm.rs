@@ -15,10 +15,9 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
-use crate::harness::{assert_ok, Clock, Server};
-use crate::observe::{fresh_seed, run};
-use crate::stress::chaos::random::Random;
 use history::History;
+use support::observe::run;
+use support::{assert_ok, fresh_seed, Clock, Random, Server};
 
 /// By how much a wait may be longer than it should be.
 pub const LATE: Duration = Duration::from_millis(100);
@@ -128,7 +127,7 @@ impl Storm {
 fn no_wait_depends_on_the_wall_clock() {
     let steps = env::var("RWLOCK_CLOCK_STEPS").map_or(60, |steps| steps.parse().expect("a number"));
     let seed = fresh_seed();
-    let clock = Clock::new();
+    let clock = Clock::make();
     let storm = Storm {
         // The server notices at a tick that its clock was set forward: at each 40 ms.
         server: Server::builder().clock(&clock).config("hz", 25).start(),

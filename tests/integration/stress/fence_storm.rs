@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use redis::{Connection, RedisResult, Value};
 
 use crate::fencing::tokens::token;
-use crate::harness::{assert_ok, call, int, text, wait_synced, wait_until_within, Server};
-use crate::observe::run;
+use support::observe::run;
+use support::{assert_ok, call, int, text, wait_synced, wait_until_within, Server};
 
 /// How many tokens when nobody says.
 const GRANTS: usize = 100_000;

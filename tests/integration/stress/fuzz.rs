@@ -2,15 +2,16 @@
 //! keys: the server lives, answers in the forms that the contract knows and
 //! loses no memory.
 
-use std::env;
 use std::thread;
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use redis::{Cmd, Connection, ConnectionLike, Pipeline, Value};
+use redis::{Connection, Value};
 
-use crate::harness::{assert_ok, call, error_text, int, list, text, wait_until, Server};
-use crate::pending::Pending;
-use crate::unchanged::shown;
+use support::unchanged::shown;
+use support::wire::{packed, Batch};
+use support::{
+    assert_ok, call, error_text, fresh_seed, int, list, number_from_environment, text, wait_until,
+    Client, Random, Server,
+};
 
 /// Set to a number, it replaces the fresh seed.
 const SEED: &str = "RWLOCK_FUZZ_SEED";
@@ -20,35 +21,10 @@ const COMMANDS: usize = 20_000;
 /// How many are under way at once.
 const BATCH: usize = 100;
 
-/// Splitmix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit as u64) as usize
-    }
-
-    fn one_in(&mut self, chances: usize) -> bool {
-        self.below(chances) == 0
-    }
-
-    /// Mostly one of the first [`GOOD`].
-    fn mostly<T: Copy>(&mut self, choices: &[T]) -> T {
-        let hostile = self.one_in(20);
-        self.of(if hostile { choices } else { &choices[..GOOD] })
-    }
-
-    fn of<T: Copy>(&mut self, choices: &[T]) -> T {
-        choices[self.below(choices.len())]
-    }
+/// Mostly one of the first [`GOOD`].
+fn mostly<T: Copy>(random: &mut Random, choices: &[T]) -> T {
+    let hostile = random.one_in(20);
+    random.pick(if hostile { choices } else { &choices[..GOOD] })
 }
 
 /// Locks that share derived names, and names that are refused.
@@ -107,7 +83,7 @@ fn words<const N: usize>(words: [&[u8]; N]) -> Words {
 
 /// A command of ours, mostly one that could succeed.
 fn ours(random: &mut Random) -> Words {
-    let (name, fixed) = random.of(&[
+    let (name, fixed) = random.pick(&[
         ("RWLOCK.RLOCK", 3),
         ("RWLOCK.RLOCK", 3),
         ("RWLOCK.WLOCK", 3),
@@ -123,25 +99,25 @@ fn ours(random: &mut Random) -> Words {
         ("RWLOCK.HELP", 0),
     ]);
     let mut all = words([name.as_bytes()]);
-    let fixed = if random.one_in(50) { random.below(5) } else { fixed };
+    let fixed = if random.one_in(50) { random.below_len(5) } else { fixed };
     for at in 0..fixed {
         all.push(match at {
-            0 => random.mostly(&LOCKS).to_vec(),
-            1 => random.mostly(&OWNERS).to_vec(),
-            _ => random.mostly(&NUMBERS).as_bytes().to_vec(),
+            0 => mostly(random, &LOCKS).to_vec(),
+            1 => mostly(random, &OWNERS).to_vec(),
+            _ => mostly(random, &NUMBERS).as_bytes().to_vec(),
         });
     }
     if fixed == 3 && random.one_in(8) {
         all.push(b"BLOCK".to_vec());
-        all.push(random.mostly(&NUMBERS).as_bytes().to_vec());
+        all.push(mostly(random, &NUMBERS).as_bytes().to_vec());
     }
     if matches!(name, "RWLOCK.WLOCK" | "RWLOCK.UPGRADE") && random.one_in(4) {
         all.push(b"FENCE".to_vec());
     }
     while random.one_in(6) {
-        all.push(random.of(&OPTIONS).as_bytes().to_vec());
+        all.push(random.pick(&OPTIONS).as_bytes().to_vec());
         if random.one_in(2) {
-            all.push(random.mostly(&NUMBERS).as_bytes().to_vec());
+            all.push(mostly(random, &NUMBERS).as_bytes().to_vec());
         }
     }
     all
@@ -163,14 +139,14 @@ fn hurried(command: &Words) -> Words {
 
 /// A key made from the name of a lock and that of an owner.
 fn derived_key(random: &mut Random) -> Vec<u8> {
-    let lock = random.mostly(&LOCKS);
+    let lock = mostly(random, &LOCKS);
     let prefix = if lock.contains(&b'{') { lock.to_vec() } else { [b"{", lock, b"}"].concat() };
     match random.below(6) {
         0 => [&prefix[..], b":wait_write"].concat(),
         1 => [&prefix[..], b":rwlock_fence"].concat(),
         _ => {
-            let number = random.of(&["1", "2", "3"]);
-            let owner = random.mostly(&OWNERS);
+            let number = random.pick(&["1", "2", "3"]);
+            let owner = mostly(random, &OWNERS);
             [&prefix[..], b":", owner, b":rwlock_timeout:", number.as_bytes()].concat()
         }
     }
@@ -178,7 +154,7 @@ fn derived_key(random: &mut Random) -> Vec<u8> {
 
 fn any_key(random: &mut Random) -> Vec<u8> {
     if random.one_in(2) {
-        random.mostly(&LOCKS).to_vec()
+        mostly(random, &LOCKS).to_vec()
     } else {
         derived_key(random)
     }
@@ -186,13 +162,13 @@ fn any_key(random: &mut Random) -> Vec<u8> {
 
 /// A field of a lock's hash with a value that mostly could be right.
 fn field(random: &mut Random) -> (Vec<u8>, Vec<u8>) {
-    let owner = random.mostly(&OWNERS);
-    let mode = random.of(&[&b"read"[..], b"write"]).to_vec();
-    let count = random.of(&[&b"1"[..], b"2", b"3", b"9223372036854775807"]).to_vec();
+    let owner = mostly(random, &OWNERS);
+    let mode = random.pick(&[&b"read"[..], b"write"]).to_vec();
+    let count = random.pick(&[&b"1"[..], b"2", b"3", b"9223372036854775807"]).to_vec();
     match random.below(12) {
-        0 => (b"mode".to_vec(), random.mostly(&NUMBERS).as_bytes().to_vec()),
+        0 => (b"mode".to_vec(), mostly(random, &NUMBERS).as_bytes().to_vec()),
         1 => (owner.to_vec(), mode),
-        2 => (owner.to_vec(), random.mostly(&NUMBERS).as_bytes().to_vec()),
+        2 => (owner.to_vec(), mostly(random, &NUMBERS).as_bytes().to_vec()),
         3..6 => (b"mode".to_vec(), mode),
         6..9 => (owner.to_vec(), count),
         _ => ([owner, b":write"].concat(), count),
@@ -201,17 +177,17 @@ fn field(random: &mut Random) -> (Vec<u8>, Vec<u8>) {
 
 /// A plain command on a lock's keys.
 fn plain(random: &mut Random, has_field_expiry: bool) -> Words {
-    let lock = random.mostly(&LOCKS);
+    let lock = mostly(random, &LOCKS);
     let derived = derived_key(random);
     let any = any_key(random);
     let (field, value) = field(random);
-    let owner = random.mostly(&OWNERS);
+    let owner = mostly(random, &OWNERS);
     match random.below(40) {
         0..4 => words([b"HSET", lock, &field, &value]),
         4 => words([b"HDEL", lock, &field]),
-        5 => words([b"HINCRBY", lock, &field, random.mostly(&NUMBERS).as_bytes()]),
+        5 => words([b"HINCRBY", lock, &field, mostly(random, &NUMBERS).as_bytes()]),
         6 if has_field_expiry => words([b"HPEXPIRE", lock, b"5", b"FIELDS", b"1", &field]),
-        6..9 => words([b"SET", &derived, random.of(&LOCKS), b"PX", b"30"]),
+        6..9 => words([b"SET", &derived, random.pick(&LOCKS), b"PX", b"30"]),
         9 => words([b"SET", &derived, owner]),
         10 => words([b"SET", &derived, &value]),
         11 => words([b"SET", &any, &value]),
@@ -219,11 +195,11 @@ fn plain(random: &mut Random, has_field_expiry: bool) -> Words {
         13 => words([b"ZADD", &any, b"1", &value]),
         14 => words([b"HSET", &derived, &field, &value]),
         15..18 => words([b"PEXPIRE", &any, b"3"]),
-        18 => words([b"PEXPIRE", &any, random.mostly(&NUMBERS).as_bytes()]),
+        18 => words([b"PEXPIRE", &any, mostly(random, &NUMBERS).as_bytes()]),
         19 => words([b"PERSIST", &any]),
         20 => words([b"RENAME", &any, &any_key(random)]),
         21 => words([b"COPY", &any, &any_key(random), b"REPLACE"]),
-        22 => words([b"DEBUG", b"SET-ACTIVE-EXPIRE", random.of(&[b"0", b"1"])]),
+        22 => words([b"DEBUG", b"SET-ACTIVE-EXPIRE", random.pick(&[b"0", b"1"])]),
         23 => words([b"FLUSHALL"]),
         24..28 => words([b"DEL", &derived]),
         28..36 => words([b"DEL", lock]),
@@ -300,16 +276,11 @@ fn check(command: &Words, reply: &Value, seed: u64) {
 }
 
 fn send_all(con: &mut Connection, commands: &[Words]) -> Vec<Value> {
-    let mut pipeline = Pipeline::new();
+    let mut batch = Batch::default();
     for words in commands {
-        let mut command = Cmd::new();
-        for word in words {
-            command.arg(word);
-        }
-        pipeline.add_command(command);
+        batch.add_packed(&packed(words));
     }
-    let packed = pipeline.get_packed_pipeline();
-    con.req_packed_commands(&packed, 0, commands.len()).expect("replies to all commands")
+    batch.exchange(con).collect()
 }
 
 /// Sends commands over two connections at the same time, so that one can wait
@@ -363,7 +334,7 @@ fn send_transactions(con: &mut Connection, batch: &[Words], seed: u64) -> usize 
 /// would have waited for themselves.
 fn fuzz(server: &Server, seed: u64, resp3: bool) -> usize {
     println!("{SEED}={seed}");
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let connection = || if resp3 { server.connection_resp3() } else { server.connection() };
     let (mut con, mut other) = (connection(), connection());
     let field_expiry = call!(con, "COMMAND", "INFO", "HPEXPIRE").expect("an answer");
@@ -409,14 +380,6 @@ fn fuzz(server: &Server, seed: u64, resp3: bool) -> usize {
     deadlocks
 }
 
-fn fresh_seed() -> u64 {
-    let given = env::var(SEED).ok().map(|seed| seed.parse().expect("a number as seed"));
-    given.unwrap_or_else(|| {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time after 1970");
-        now.as_nanos() as u64
-    })
-}
-
 fn used_memory(server: &Server) -> i64 {
     server.info("memory")["used_memory"].parse().expect("a number")
 }
@@ -425,10 +388,12 @@ fn used_memory(server: &Server) -> i64 {
 fn make_wait(server: &Server, clients: usize) {
     let mut con = server.connection();
     assert_ok(call!(con, "RWLOCK.WLOCK", "a", "b", 60_000));
-    let wait = |_| Pending::waits(server, "RLOCK a c 60000 BLOCK 0");
-    let waiting: Vec<Pending> = (0..clients).map(wait).collect();
+    let wait = |_| Client::waits(server, "RLOCK a c 60000 BLOCK 0");
+    let waiting: Vec<Client> = (0..clients).map(wait).collect();
     assert_eq!(int(call!(con, "RWLOCK.FORCEUNLOCK", "a")), 1);
-    waiting.into_iter().for_each(|mut client| client.is_granted());
+    for mut client in waiting {
+        client.granted();
+    }
 }
 
 #[test]
@@ -457,7 +422,9 @@ fn random_commands_do_no_harm_and_leave_no_memory_behind() {
         before = used_memory(&server);
         before >= last
     });
-    for (seed, resp3) in [(2, true), (fresh_seed(), false)] {
+    for (seed, resp3) in
+        [(2, true), (number_from_environment(SEED).unwrap_or_else(fresh_seed), false)]
+    {
         deadlocks += fuzz(&server, seed, resp3);
     }
     // A round has a few of them, and now and then one has none.

@@ -6,4 +6,3 @@ mod fence_storm;
 mod fuzz;
 mod panics;
 mod thousand;
-mod topology;

@@ -5,10 +5,12 @@
 
 use redis::{Connection, RedisResult, Value};
 
-use crate::harness::{arm, assert_ok, call, disarm, error_text, int, text, wait_until, Server};
-use crate::observe::{inspect, run};
-use crate::pending::Pending;
-use crate::sessions::{close, ok, HOUR};
+use support::observe::{inspect, run};
+use support::{
+    arm, assert_ok, call, disarm, error_text, int, text, unload, wait_until, Client, Server,
+};
+
+use crate::sessions::holds::{close, ok, HOUR};
 
 /// No round makes more calls.
 const MOST_CALLS: usize = 400;
@@ -57,9 +59,9 @@ impl Rounds {
         assert_eq!(int(inspect(con, "lock", "waiters_total")), 0, "after {calls} calls");
         for lock in ["lock", "other"] {
             ok(con, &format!("WLOCK {lock} next {HOUR}"));
-            let mut waiter = Pending::waits(server, &format!("RLOCK {lock} last {HOUR} BLOCK 0"));
+            let mut waiter = Client::waits(server, &format!("RLOCK {lock} last {HOUR} BLOCK 0"));
             assert_eq!(int(run(con, &format!("RWLOCK.UNLOCK {lock} next"))), 1);
-            waiter.is_granted();
+            waiter.granted();
             assert_eq!(int(run(con, &format!("RWLOCK.UNLOCK {lock} last"))), 1);
         }
         assert_eq!(server.info("rwlock")["rwlock_waiters"], "0", "after {calls} calls");
@@ -70,7 +72,7 @@ impl Rounds {
 
     #[track_caller]
     fn unloads(mut self) {
-        assert_ok(call!(self.con, "MODULE", "UNLOAD", "rwlock"));
+        unload(&mut self.con);
     }
 }
 
@@ -117,7 +119,7 @@ fn gives_back(con: &mut Connection, owner: &str, reply: RedisResult<Value>) {
 
 /// Waits for the answers of a writer and of a reader behind it.
 #[track_caller]
-fn both_are_answered(con: &mut Connection, mut writer: Pending, mut reader: Pending) {
+fn both_are_answered(con: &mut Connection, mut writer: Client, mut reader: Client) {
     let reply = writer.reply();
     disarm(con);
     gives_back(con, "writer", reply);
@@ -127,10 +129,10 @@ fn both_are_answered(con: &mut Connection, mut writer: Pending, mut reader: Pend
 
 /// A lock that is held by `holder`, with a lease of so many ms, and waited for.
 #[track_caller]
-fn contended(server: &Server, con: &mut Connection, lease: &str) -> (Pending, Pending) {
+fn contended(server: &Server, con: &mut Connection, lease: &str) -> (Client, Client) {
     ok(con, &format!("WLOCK lock holder {lease}"));
-    let writer = Pending::waits(server, &format!("WLOCK lock writer {HOUR} BLOCK 0"));
-    let reader = Pending::waits(server, &format!("RLOCK lock reader {HOUR} BLOCK 0"));
+    let writer = Client::waits(server, &format!("WLOCK lock writer {HOUR} BLOCK 0"));
+    let reader = Client::waits(server, &format!("RLOCK lock reader {HOUR} BLOCK 0"));
     (writer, reader)
 }
 
@@ -177,7 +179,7 @@ fn in_a_timer() {
 fn when_a_waiters_time_is_up() {
     Rounds::new().play(|server, con, calls| {
         ok(con, &format!("WLOCK lock holder {HOUR}"));
-        let mut waiter = Pending::send(server, &format!("WLOCK lock waiter {HOUR} BLOCK 20"));
+        let mut waiter = Client::sends(server, &format!("WLOCK lock waiter {HOUR} BLOCK 20"));
         armed(con, calls, &[]);
         told(waiter.reply());
     });
@@ -187,7 +189,7 @@ fn when_a_waiters_time_is_up() {
 fn when_a_waiter_disconnects() {
     Rounds::new().play(|server, con, calls| {
         let (writer, mut reader) = contended(server, con, HOUR);
-        let id = writer.id();
+        let id = writer.id;
         let kill = format!("CLIENT KILL ID {id}");
         assert_eq!(armed(con, calls, &[&kill]), [Ok(Value::Int(1))]);
         wait_until("the client is gone", || {
@@ -204,7 +206,7 @@ fn when_a_waiter_is_unblocked() {
     for how in ["TIMEOUT", "ERROR"] {
         Rounds::new().play(|server, con, calls| {
             let (mut writer, mut reader) = contended(server, con, HOUR);
-            let unblock = format!("CLIENT UNBLOCK {} {how}", writer.id());
+            let unblock = format!("CLIENT UNBLOCK {} {how}", writer.id);
             assert_eq!(armed(con, calls, &[&unblock]), [Ok(Value::Int(1))]);
             let reply = writer.reply();
             assert_eq!(reply.is_err(), how == "ERROR" || told(reply.clone()).is_none());
@@ -221,8 +223,8 @@ fn when_a_session_ends() {
         let mut holder = server.connection();
         // A hold that could not be given back ends with its lease.
         ok(&mut holder, "WLOCK lock holder 300 SESSION");
-        let writer = Pending::waits(server, &format!("WLOCK lock writer {HOUR} BLOCK 0"));
-        let reader = Pending::waits(server, &format!("RLOCK lock reader {HOUR} BLOCK 0"));
+        let writer = Client::waits(server, &format!("WLOCK lock writer {HOUR} BLOCK 0"));
+        let reader = Client::waits(server, &format!("RLOCK lock reader {HOUR} BLOCK 0"));
         armed(con, calls, &[]);
         close(holder, con);
         both_are_answered(con, writer, reader);

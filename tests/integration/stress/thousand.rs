@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use serial_test::serial;
 
-use crate::crowd::{Client, Crowd};
-use crate::harness::{call, int, map, text, wait_until, Server};
+use support::{call, int, map, text, wait_until, Client, Crowd, Server};
 
 const CLIENTS: usize = 1_000;
 

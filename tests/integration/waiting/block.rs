@@ -2,9 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::crowd::Crowd;
-use crate::harness::{assert_error, call, int, list, map, wait_until, Server};
 use redis::Value;
+use support::{assert_error, call, int, list, map, wait_until, Crowd, Server};
 
 #[test]
 fn what_is_free_is_had_at_once_with_block_too() {

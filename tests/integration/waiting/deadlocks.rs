@@ -2,9 +2,8 @@
 
 use std::thread;
 
-use crate::crowd::{Client, Crowd};
-use crate::harness::{assert_error, assert_ok, call, error_text, text, wait_until, Server};
 use redis::Value;
+use support::{assert_error, assert_ok, call, error_text, text, wait_until, Client, Crowd, Server};
 
 #[test]
 fn the_one_who_closes_a_circle_is_told() {

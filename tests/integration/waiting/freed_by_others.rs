@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use crate::crowd::{Client, Crowd};
-use crate::harness::{assert_ok, bytes, call, int, wait_synced, wait_until, Server};
-use crate::pending::assert_prompt;
 use redis::{Connection, Value};
+use support::{
+    assert_ok, assert_prompt, bytes, call, int, wait_synced, wait_until, Client, Crowd, Server,
+};
 
 /// How often what frees a lock is tried.
 const ROUNDS: usize = 5;

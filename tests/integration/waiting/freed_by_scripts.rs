@@ -3,10 +3,9 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::crowd::Crowd;
-use crate::harness::{int, wait_until, Call, Server};
-use crate::redisson_scripts::Redisson;
 use redis::Value;
+use support::redisson::Redisson;
+use support::{int, wait_until, Call, Crowd, Server};
 
 /// How often each is tried; the best counts against a bound that only the
 /// server's own clock could miss, the median against one that is promised.

@@ -6,13 +6,11 @@ use std::{fs, thread};
 
 use redis::{cmd, Connection, Value};
 
-use crate::harness::{
-    assert_error, assert_ok, call, int, list, map, wait_synced, wait_until, wait_until_within,
-    Server,
+use support::observe::{info_number, inspect, run};
+use support::{
+    assert_error, assert_ok, assert_prompt, call, int, list, local_clock, map, unload, wait_synced,
+    wait_until, wait_until_within, Client, Server,
 };
-use crate::observe::{info_number, inspect, run};
-use crate::pending::{assert_prompt, local_clock, Pending};
-use crate::settings::loading::unload;
 
 fn waiters(con: &mut Connection, lock: &str) -> i64 {
     int(inspect(con, lock, "waiters_total"))
@@ -20,12 +18,12 @@ fn waiters(con: &mut Connection, lock: &str) -> i64 {
 
 /// A lock that lapses in so many ms, and one who waits for it; and one that is
 /// held by a session, whose end is another way to free a lock.
-fn about_to_lapse(server: &Server, lease: i64) -> (Pending, Pending, Connection) {
+fn about_to_lapse(server: &Server, lease: i64) -> (Client, Client, Connection) {
     let mut con = server.connection();
     assert_ok(run(&mut con, &format!("RWLOCK.WLOCK lapses a {lease}")));
     assert_ok(run(&mut con, "RWLOCK.WLOCK session a 60000 SESSION"));
-    let first = Pending::waits(server, "WLOCK lapses b 60000 BLOCK 0");
-    let second = Pending::waits(server, "RLOCK session b 60000 BLOCK 0");
+    let first = Client::waits(server, "WLOCK lapses b 60000 BLOCK 0");
+    let second = Client::waits(server, "RLOCK session b 60000 BLOCK 0");
     (first, second, con)
 }
 
@@ -50,8 +48,8 @@ fn refused_until(
         assert_eq!(int(run(&mut con, &format!("EXISTS {lock}"))), 0, "{what}: {lock}");
     }
     clear();
-    first.is_granted();
-    second.is_granted();
+    first.granted();
+    second.granted();
     assert_eq!(int(run(&mut con, "RWLOCK.UNLOCK lapses b")), 1, "{what}");
     assert_eq!(int(run(&mut con, "RWLOCK.UNLOCK session b")), 1, "{what}");
 }
@@ -71,14 +69,14 @@ fn nobody_is_granted_a_lock_while_memory_is_used_up() {
 
     // UNLOCK works, but hands over to nobody.
     assert_ok(run(&mut con, "RWLOCK.WLOCK lock a 60000"));
-    let mut waiter = Pending::waits(&server, "WLOCK lock b 60000 BLOCK 0");
+    let mut waiter = Client::waits(&server, "WLOCK lock b 60000 BLOCK 0");
     assert_ok(call!(con, "CONFIG", "SET", "maxmemory", 1));
     assert_error(run(&mut con, "RWLOCK.WLOCK other a 60000"), "OOM");
     assert_eq!(int(run(&mut con, "RWLOCK.UNLOCK lock a")), 1);
     thread::sleep(Duration::from_millis(50));
     assert_eq!(waiters(&mut con, "lock"), 1);
     assert_ok(call!(con, "CONFIG", "SET", "maxmemory", 0));
-    waiter.is_granted();
+    waiter.granted();
 }
 
 /// A server with 20 MB of keys, of which those that end first are evicted first: not the
@@ -101,12 +99,12 @@ fn an_idle_server_over_its_limit_grants_where_a_command_would_evict() {
     let (server, mut con) = evicting("noeviction");
     let mut session = server.connection();
     assert_ok(run(&mut session, "RWLOCK.WLOCK lock a 600000000 SESSION"));
-    let mut waiter = Pending::waits(&server, "WLOCK lock b 600000000 BLOCK 0");
+    let mut waiter = Client::waits(&server, "WLOCK lock b 600000000 BLOCK 0");
     assert_ok(call!(con, "CONFIG", "SET", "maxmemory", used_memory(&server) - 5_000_000));
     // It evicts with the next command, and none comes.
     assert_ok(call!(con, "CONFIG", "SET", "maxmemory-policy", "volatile-ttl"));
     drop(session);
-    waiter.is_granted();
+    waiter.granted();
 }
 
 #[test]
@@ -114,7 +112,7 @@ fn a_full_cache_hands_every_lock_over() {
     let (server, mut con) = evicting("volatile-ttl");
     for round in 0..100 {
         assert_ok(run(&mut con, "RWLOCK.WLOCK lock a 600000000"));
-        let mut waiter = Pending::waits(&server, "WLOCK lock b 600000000 BLOCK 0");
+        let mut waiter = Client::waits(&server, "WLOCK lock b 600000000 BLOCK 0");
         assert_ok(call!(con, "CONFIG", "SET", "maxmemory", used_memory(&server) + 20_000));
         // Between the eviction before the transaction and UNLOCK the limit is passed.
         let replies: Vec<Value> = redis::pipe()
@@ -134,7 +132,7 @@ fn a_full_cache_hands_every_lock_over() {
             .expect("a transaction");
         assert_eq!(replies[1], Value::Int(1));
         assert_eq!(int(&map(&replies[2])["waiters_total"]), 0, "round {round}");
-        waiter.is_granted();
+        waiter.granted();
         assert_eq!(int(run(&mut con, "RWLOCK.UNLOCK lock b")), 1);
         assert_ok(call!(con, "CONFIG", "SET", "maxmemory", 0));
         // The server may have evicted it by now.
@@ -229,9 +227,9 @@ fn a_grant_whose_answer_is_lost_is_taken_back_and_the_queue_served() {
                 let mut late = Vec::new();
                 for _ in 0..4 {
                     assert_ok(run(&mut con, "RWLOCK.WLOCK lock a 60000"));
-                    let mut lost = Pending::waits(&server, first);
-                    let mut waiter = Pending::waits(&server, next);
-                    let id = lost.id().to_string();
+                    let mut lost = Client::waits(&server, first);
+                    let mut waiter = Client::waits(&server, next);
+                    let id = lost.id.to_string();
                     let words: Vec<&str> = match end {
                         "CLIENT KILL ID" => vec!["CLIENT", "KILL", "ID", &id],
                         "CLIENT UNBLOCK" => vec!["CLIENT", "UNBLOCK", &id],
@@ -249,7 +247,7 @@ fn a_grant_whose_answer_is_lost_is_taken_back_and_the_queue_served() {
                     } else {
                         assert_ne!(reply, Ok(Value::Nil), "{what}: no answer at all");
                     }
-                    waiter.is_granted();
+                    waiter.granted();
                     late.push(local_clock() - unlocked);
                     let holders = list(inspect(&mut con, "lock", "holders"));
                     assert_eq!(holders.len(), 1, "{what}");
@@ -271,8 +269,8 @@ fn a_holder_keeps_what_it_had_when_a_lost_grant_is_taken_back() {
     // b reads already, and its upgrade is lost.
     assert_ok(run(&mut con, "RWLOCK.RLOCK lock a 60000"));
     assert_ok(run(&mut con, "RWLOCK.RLOCK lock b 60000"));
-    let lost = Pending::waits(&server, "UPGRADE lock b 60000 BLOCK 0");
-    let id = lost.id().to_string();
+    let lost = Client::waits(&server, "UPGRADE lock b 60000 BLOCK 0");
+    let id = lost.id.to_string();
     let mut pipe = redis::pipe();
     pipe.atomic().cmd("RWLOCK.UNLOCK").arg("lock").arg("a").cmd("CLIENT").arg(&["KILL", "ID", &id]);
     let replies: Vec<i64> = pipe.query(&mut con).expect("both");
@@ -292,10 +290,10 @@ fn a_waiter_that_leaves_in_the_instant_of_its_lapse_holds_nothing() {
     let mut con = server.connection();
     for round in 0..200 {
         assert_ok(run(&mut con, "RWLOCK.WLOCK lock a 8"));
-        let lost = Pending::send(&server, "WLOCK lock b 60000 BLOCK 0");
+        let lost = Client::sends(&server, "WLOCK lock b 60000 BLOCK 0");
         thread::sleep(Duration::from_micros(7_000 + 15 * round));
         drop(lost);
-        let mut next = Pending::send(&server, "WLOCK lock c 60000 BLOCK 0");
+        let mut next = Client::sends(&server, "WLOCK lock c 60000 BLOCK 0");
         // It may have been granted before it left: then it is its hold, which
         // no session binds. Nobody else can tell.
         let held = |con: &mut Connection| list(inspect(con, "lock", "holders"));
@@ -303,7 +301,7 @@ fn a_waiter_that_leaves_in_the_instant_of_its_lapse_holds_nothing() {
         if int(run(&mut con, "HEXISTS lock c:write")) == 0 {
             run(&mut con, "RWLOCK.UNLOCK lock b").ok();
         }
-        next.is_granted();
+        next.granted();
         assert_eq!(int(run(&mut con, "RWLOCK.UNLOCK lock c")), 1);
     }
     assert_eq!(list(run(&mut con, "RWLOCK.QUEUES")), []);
@@ -315,18 +313,18 @@ fn a_lost_grant_that_is_taken_back_leaves_the_session_beside_it() {
     let mut con = server.connection();
     for _ in 0..3 {
         assert_ok(run(&mut con, "RWLOCK.WLOCK lock w 60000"));
-        let mut lapses = Pending::waits(&server, "RLOCK lock a 20 BLOCK 0");
-        let lost = Pending::waits(&server, "RLOCK lock a 60000 BLOCK 0");
-        let mut session = Pending::waits(&server, "RLOCK lock a 60000 BLOCK 0 SESSION");
+        let mut lapses = Client::waits(&server, "RLOCK lock a 20 BLOCK 0");
+        let lost = Client::waits(&server, "RLOCK lock a 60000 BLOCK 0");
+        let mut session = Client::waits(&server, "RLOCK lock a 60000 BLOCK 0 SESSION");
         // All three are granted; the second never hears of it, and when that is
         // noticed the first has lapsed.
         let mut pipe = redis::pipe();
         pipe.cmd("RWLOCK.UNLOCK").arg("lock").arg("w");
-        pipe.cmd("CLIENT").arg("KILL").arg("ID").arg(lost.id());
+        pipe.cmd("CLIENT").arg("KILL").arg("ID").arg(lost.id);
         pipe.cmd("DEBUG").arg("SLEEP").arg("0.05");
         pipe.query::<()>(&mut con).expect("a pipeline");
-        lapses.is_granted();
-        session.is_granted();
+        lapses.granted();
+        session.granted();
         let holds = |con: &mut Connection| {
             list(inspect(con, "lock", "holders"))
                 .iter()

@@ -1,10 +1,9 @@
 //! A grant whose answer is lost is taken back: this hold, and never a later one
 //! of the same owner.
 
-use crate::harness::{call, int, text, wait_until, Server};
-use crate::observe::{ends_at, run};
-use crate::pending::{local_clock, Pending};
 use crate::sessions::holds::{holders, hours, ok, HOUR};
+use support::observe::{ends_at, run};
+use support::{call, int, local_clock, text, wait_until, Client, Server};
 
 /// The lease of the hold that is taken after the one whose answer is lost.
 const LATER: &str = "10800000";
@@ -14,8 +13,8 @@ const LATER: &str = "10800000";
 fn granted_and_lost(server: &Server, waits: &str, steps: &[&str]) {
     let mut con = server.connection();
     ok(&mut con, "WLOCK k h 60000");
-    let waiter = Pending::waits(server, waits);
-    let id = waiter.id().to_string();
+    let waiter = Client::waits(server, waits);
+    let id = waiter.id.to_string();
     let mut pipe = redis::pipe();
     for step in ["RWLOCK.UNLOCK k h"].into_iter().chain(steps.iter().copied()) {
         let mut words = step.split(' ');
@@ -113,12 +112,12 @@ fn a_session_hold_goes_with_its_connection_whoever_relies_on_it() {
         let server = Server::builder().start();
         let mut con = server.connection();
         ok(&mut con, "WLOCK k h 60000");
-        let waiter = Pending::waits(&server, &format!("{command} k w {HOUR} BLOCK 0 SESSION"));
+        let waiter = Client::waits(&server, &format!("{command} k w {HOUR} BLOCK 0 SESSION"));
         let mut pipe = redis::pipe();
         pipe.cmd("RWLOCK.UNLOCK").arg(&["k", "h"]);
         pipe.cmd(&format!("RWLOCK.{command}")).arg(&["k", "w", "60000", "ONCE"]);
         if lost {
-            pipe.cmd("CLIENT").arg(&["UNBLOCK", &waiter.id().to_string()]);
+            pipe.cmd("CLIENT").arg(&["UNBLOCK", &waiter.id.to_string()]);
         }
         pipe.query::<Vec<redis::Value>>(&mut con).expect("all replies");
         drop(waiter);
@@ -154,16 +153,16 @@ fn a_hold_that_somebody_relies_on_stays_when_its_waiter_is_told_of_another_end()
             let mut con = server.connection();
             ok(&mut con, "WLOCK k h 60000");
             let asks = format!("{command} k w {HOUR} BLOCK 0{session}");
-            let mut waiter = Pending::waits(&server, &asks);
+            let mut waiter = Client::waits(&server, &asks);
             let mut pipe = redis::pipe();
             pipe.cmd("RWLOCK.UNLOCK").arg(&["k", "h"]);
             pipe.cmd(&format!("RWLOCK.{command}")).arg(&["k", "w", "60000", "ONCE"]);
-            pipe.cmd("CLIENT").arg(&["UNBLOCK", &waiter.id().to_string(), "ERROR"]);
+            pipe.cmd("CLIENT").arg(&["UNBLOCK", &waiter.id.to_string(), "ERROR"]);
             pipe.query::<Vec<redis::Value>>(&mut con).expect("all replies");
             let is_granted = !closes && waiter.reply().is_ok();
             // What is to be taken back is, when the next command comes.
             run(&mut con, "RWLOCK.RENEW other nobody 1000").expect_err("not held");
-            let bound_to = if is_granted && !session.is_empty() { waiter.id() } else { 0 };
+            let bound_to = if is_granted && !session.is_empty() { waiter.id } else { 0 };
             let expected = [("w".to_owned(), mode.to_owned(), 1, bound_to)];
             let held = holders(&mut con, "k");
             assert_eq!(held, expected, "{asks}: granted: {is_granted}");

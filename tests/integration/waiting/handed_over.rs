@@ -2,9 +2,9 @@
 //! of its keys, and what is sent. And who is believed to hold it while others
 //! wait, when somebody else has changed it.
 
-use crate::crowd::Crowd;
-use crate::harness::{assert_ok, call, int, list, text, wait_until, Server};
-use crate::observe::{assert_plain, ends_at, ReplicationStream, Words};
+use support::observe::ends_at;
+use support::wire::{assert_plain, ReplicationStream, Words};
+use support::{assert_ok, call, int, list, text, wait_until, Crowd, Server};
 
 /// The commands that were sent, without those that hold a step together and
 /// what is announced.

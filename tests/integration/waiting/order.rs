@@ -3,9 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use crate::crowd::{owners_sorted, Client, Crowd};
-use crate::harness::{call, int, list, map, text, Server};
 use redis::Value;
+use support::{call, int, list, map, owners_sorted, text, Client, Crowd, Server};
 
 #[test]
 fn writers_are_served_in_the_order_in_which_they_came() {

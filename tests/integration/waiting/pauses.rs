@@ -6,12 +6,11 @@ use std::time::Duration;
 
 use redis::Connection;
 
-use crate::harness::{
-    assert_error, assert_ok, call, int, list, map, text, wait_synced, wait_until, Server,
+use support::observe::{assert_same_keys, ends_at, info_number, inspect, keyspace, run};
+use support::{
+    assert_error, assert_ok, assert_prompt, call, int, library, list, local_clock, map, text,
+    unload, wait_synced, wait_until, Client, Server,
 };
-use crate::observe::{assert_same_keys, ends_at, info_number, inspect, keyspace, run};
-use crate::pending::{assert_prompt, local_clock, Pending};
-use crate::settings::loading::{library, unload};
 
 /// Pauses writes, or all commands, for as many ms.
 fn pause(con: &mut Connection, ms: i64, what: &str) {
@@ -34,16 +33,16 @@ fn nothing_is_written_granted_or_renewed_while_writes_are_paused() {
     assert_ok(run(&mut gone, "RWLOCK.WLOCK closed a 60000 SESSION"));
     assert_ok(run(&mut con, "RWLOCK.WLOCK left a 60000"));
     let mut waits = ["lapses", "session", "closed", "left"]
-        .map(|lock| Pending::waits(&server, &format!("WLOCK {lock} next 60000 BLOCK 0")));
-    let mut times_out = Pending::waits(&server, "WLOCK reads c 60000 BLOCK 500");
-    let mut stopped = Pending::waits(&server, "WLOCK reads d 60000 BLOCK 0");
+        .map(|lock| Client::waits(&server, &format!("WLOCK {lock} next 60000 BLOCK 0")));
+    let mut times_out = Client::waits(&server, "WLOCK reads c 60000 BLOCK 500");
+    let mut stopped = Client::waits(&server, "WLOCK reads d 60000 BLOCK 0");
 
     pause(&mut con, 100_000, "WRITE");
     let offset = info_number(&server, "replication", "master_repl_offset");
     // Its commands wait, and so do those that would give the locks back.
-    let mut late = Pending::send(&server, "UNLOCK left a");
+    let mut late = Client::sends(&server, "UNLOCK left a");
     drop(gone);
-    assert_eq!(int(call!(con, "CLIENT", "UNBLOCK", stopped.id(), "TIMEOUT")), 1);
+    assert_eq!(int(call!(con, "CLIENT", "UNBLOCK", stopped.id, "TIMEOUT")), 1);
     assert!(int(stopped.reply()) > 0);
     assert!(int(times_out.reply()) > 0);
     let resumes = local_clock() + 900;
@@ -61,7 +60,7 @@ fn nothing_is_written_granted_or_renewed_while_writes_are_paused() {
     assert_ok(call!(con, "CLIENT", "UNPAUSE"));
     assert_eq!(int(late.reply()), 1);
     for waiter in &mut waits {
-        waiter.is_granted();
+        waiter.granted();
     }
     wait_until("the reader's hold has gone", || int(run(&mut con, "HLEN reads")) == 2);
     assert_error(run(&mut holder, "RWLOCK.UNLOCK session a"), "NOTHELD");
@@ -75,14 +74,14 @@ fn a_pause_of_everything_ends_and_all_goes_on() {
     let mut con = server.connection();
     assert_ok(run(&mut con, "RWLOCK.WLOCK lock a 1000"));
     assert_ok(run(&mut con, "RWLOCK.WLOCK session s 60000 SESSION"));
-    let mut waiter = Pending::waits(&server, "WLOCK lock b 60000 BLOCK 0");
-    let mut times_out = Pending::waits(&server, "WLOCK session b 60000 BLOCK 500");
+    let mut waiter = Client::waits(&server, "WLOCK lock b 60000 BLOCK 0");
+    let mut times_out = Client::waits(&server, "WLOCK session b 60000 BLOCK 500");
     // The pause begins now or later, and outlasts the lease.
     let paused = local_clock();
     pause(&mut con, 1_500, "ALL");
     assert!(int(times_out.reply()) > 0);
     assert!(local_clock() < paused + 1_500, "answered only when the pause was over");
-    waiter.is_granted();
+    waiter.granted();
     assert!(local_clock() >= paused + 1_500, "granted while paused");
     assert_eq!(int(run(&mut con, "RWLOCK.UNLOCK session s")), 1);
     assert_eq!(int(run(&mut con, "RWLOCK.UNLOCK lock b")), 1);
@@ -95,7 +94,7 @@ fn a_waiter_is_on_time_though_writes_are_paused() {
     assert_ok(run(&mut con, "RWLOCK.WLOCK lock a 60000"));
     let mut late = Vec::new();
     for _ in 0..9 {
-        let mut waiter = Pending::waits(&server, "WLOCK lock b 60000 BLOCK 500");
+        let mut waiter = Client::waits(&server, "WLOCK lock b 60000 BLOCK 500");
         let waited =
             || int(&map(&list(inspect(&mut server.connection(), "lock", "waiters"))[0])["timeout"]);
         let until = local_clock() + waited();
@@ -114,24 +113,23 @@ fn the_module_is_not_unloaded_while_clients_wait_and_goes_cleanly_otherwise() {
     let mut con = server.connection();
     for round in 0..3 {
         assert_ok(run(&mut con, "RWLOCK.WLOCK lock a 60000"));
-        let mut waiter = Pending::waits(&server, "WLOCK lock b 60000 BLOCK 0");
+        let mut waiter = Client::waits(&server, "WLOCK lock b 60000 BLOCK 0");
         let refusal = assert_error(run(&mut con, "MODULE UNLOAD rwlock"), "ERR");
         assert!(refusal.contains("blocked clients"), "{refusal}");
         // It works as before.
         assert_eq!(int(run(&mut con, "RWLOCK.UNLOCK lock a")), 1);
-        waiter.is_granted();
+        waiter.granted();
         for end in 0..4 {
             // However a wait ends, nothing of it is in the way.
             let timeout = if end == 0 { 500 } else { 0 };
-            let mut waiter =
-                Pending::waits(&server, &format!("RLOCK lock c 60000 BLOCK {timeout}"));
+            let mut waiter = Client::waits(&server, &format!("RLOCK lock c 60000 BLOCK {timeout}"));
             match end {
                 0 => assert!(int(waiter.reply()) > 0),
                 1 => {
-                    assert_eq!(int(call!(con, "CLIENT", "UNBLOCK", waiter.id(), "ERROR")), 1);
+                    assert_eq!(int(call!(con, "CLIENT", "UNBLOCK", waiter.id, "ERROR")), 1);
                     assert_error(waiter.reply(), "UNBLOCKED");
                 }
-                2 => assert_eq!(int(call!(con, "CLIENT", "KILL", "ID", waiter.id())), 1),
+                2 => assert_eq!(int(call!(con, "CLIENT", "KILL", "ID", waiter.id)), 1),
                 _ => drop(waiter),
             }
             wait_until("nobody waits", || int(inspect(&mut con, "lock", "waiters_total")) == 0);
@@ -149,8 +147,8 @@ fn the_module_is_not_unloaded_while_clients_wait_and_goes_cleanly_otherwise() {
         assert_ok(call!(con, "MODULE", "LOAD", &path));
         // The session went with the module, its hold with its lease.
         assert_eq!(ends_at(&mut con, "session"), written);
-        let mut waiter = Pending::send(&server, &format!("WLOCK short b{round} 60000 BLOCK 0"));
-        waiter.is_granted();
+        let mut waiter = Client::sends(&server, &format!("WLOCK short b{round} 60000 BLOCK 0"));
+        waiter.granted();
         assert!(local_clock() > end, "before the end of the lease");
         wait_until("it lapses", || int(run(&mut con, "EXISTS session")) == 0);
         drop(holder);
@@ -171,19 +169,19 @@ fn waiters_outlive_a_reload_of_the_data() {
     assert_ok(run(&mut con, "RWLOCK.RLOCK reads a 60000"));
     let mut session = server.connection();
     assert_ok(run(&mut session, "RWLOCK.RLOCK reads s 60000 SESSION"));
-    let mut waiter = Pending::waits(&server, "WLOCK lock b 60000 BLOCK 0");
-    let mut lapse = Pending::waits(&server, "WLOCK short b 60000 BLOCK 0");
-    let mut upgrade = Pending::waits(&server, "UPGRADE reads a 60000 BLOCK 0");
+    let mut waiter = Client::waits(&server, "WLOCK lock b 60000 BLOCK 0");
+    let mut lapse = Client::waits(&server, "WLOCK short b 60000 BLOCK 0");
+    let mut upgrade = Client::waits(&server, "UPGRADE reads a 60000 BLOCK 0");
     let end = ends_at(&mut con, "short");
     for _ in 0..3 {
         assert_ok(call!(con, "DEBUG", "RELOAD"));
         assert_eq!(int(inspect(&mut con, "lock", "waiters_total")), 1);
         assert_eq!(text(inspect(&mut con, "lock", "mode")), "write");
     }
-    lapse.is_granted();
+    lapse.granted();
     assert!(local_clock() > end);
     assert_eq!(int(run(&mut con, "RWLOCK.UNLOCK lock a")), 1);
-    waiter.is_granted();
+    waiter.granted();
     assert_eq!(int(run(&mut session, "RWLOCK.UNLOCK reads s")), 0);
-    upgrade.is_granted();
+    upgrade.granted();
 }

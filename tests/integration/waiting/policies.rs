@@ -3,9 +3,8 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-use crate::crowd::Crowd;
-use crate::harness::{assert_error, int, list, map, wait_until, Server};
 use redis::Value;
+use support::{assert_error, int, list, map, wait_until, Crowd, Server};
 
 fn server(policy: &str) -> Server {
     Server::builder().module_arguments(format!("policy {policy}")).start()

@@ -1,8 +1,7 @@
 //! RESERVE: the place of a writer that polls.
 
-use crate::checker::{free, held, whoever_meets_it, Lease, Lock};
-use crate::crowd::Crowd;
-use crate::harness::Server;
+use support::lock::{free, held, whoever_meets_it, Lease, Lock};
+use support::{Crowd, Server};
 
 #[test]
 fn a_refused_writer_leaves_a_reservation() {

@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use crate::crowd::Crowd;
-use crate::harness::Server;
-use crate::pending::{assert_prompt, local_clock};
+use support::{assert_prompt, local_clock, Crowd, Server};
 
 /// Gives the reservation to the one that waits. Its TTL stays, or goes.
 const GIFTS: [&str; 4] = [

@@ -1,8 +1,7 @@
 //! A reservation, and those who wait.
 
-use crate::crowd::Crowd;
-use crate::harness::{int, text, Server};
 use redis::Value;
+use support::{int, text, Crowd, Server};
 
 #[test]
 fn who_waits_queues_behind_a_reservation() {

@@ -1,8 +1,7 @@
 //! Owners that wait for locks in two databases: a lock's keys are looked at in
 //! the lock's own.
 
-use crate::crowd::{Client, Crowd};
-use crate::harness::{assert_error, assert_ok, call, wait_until, Server};
+use support::{assert_error, assert_ok, call, wait_until, Client, Crowd, Server};
 
 fn select(crowd: &mut Crowd<'_>, db: i64) {
     assert_ok(call!(crowd.con, "SELECT", db));

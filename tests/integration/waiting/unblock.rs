@@ -1,7 +1,6 @@
 //! CLIENT UNBLOCK.
 
-use crate::crowd::Crowd;
-use crate::harness::{call, int, wait_until, Server};
+use support::{call, int, wait_until, Crowd, Server};
 
 #[test]
 fn unblock_answers_as_if_the_time_were_up() {

@@ -2,8 +2,7 @@
 
 use std::time::Instant;
 
-use crate::crowd::Crowd;
-use crate::harness::{assert_error, call, int, list, map, text, wait_until, Server};
+use support::{assert_error, call, int, list, map, text, wait_until, Crowd, Server};
 
 const POLICIES: [&str; 3] = ["fifo", "prefer-readers", "prefer-writers"];
 

@@ -6,9 +6,8 @@ use std::collections::BTreeMap;
 use redis::Value;
 
 use super::tally::Counts;
-use super::wire::Wire;
-use crate::harness::{int, list, map, text, wait_until};
-use crate::stress::chaos::random::Random;
+use support::wire::Wire;
+use support::{int, list, map, text, wait_until, Random};
 
 /// The locks that all clients share.
 const LOCKS: usize = 12;
@@ -83,7 +82,7 @@ impl Client {
         for _ in 0..1 + self.random.below(8) {
             self.add(&mut lines, &mut sent);
         }
-        self.wire.send(&lines);
+        self.wire.send_all(&lines);
         if leaves {
             self.wire.end();
         }

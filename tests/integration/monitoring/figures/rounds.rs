@@ -4,9 +4,8 @@
 use redis::Value;
 
 use super::tally::{figure, Counts};
-use super::wire::Wire;
-use crate::harness::{int, map, wait_until, Server};
-use crate::stress::chaos::random::Random;
+use support::wire::Wire;
+use support::{int, map, wait_until, Random, Server};
 
 /// How many plays go on at a time.
 const STAGES: usize = 24;
@@ -122,28 +121,28 @@ impl Stage {
         let lines: Vec<String> = (0..self.depth)
             .map(|_| format!("RWLOCK.{kind} {lock} {lock}:holder {lease}"))
             .collect();
-        self.holder.send(&lines);
+        self.holder.send_all(&lines);
         for _ in 0..self.depth {
             granted(&mut self.holder, counts);
         }
         match self.plot {
             // The first one has something that the holder will want.
             Plot::Circle => {
-                self.first.send(&[format!("RWLOCK.WLOCK {lock}-other {lock}:first 600000")]);
+                self.first.send_all(&[format!("RWLOCK.WLOCK {lock}-other {lock}:first 600000")]);
                 granted(&mut self.first, counts);
             }
             Plot::TurnedAround => {
-                self.holder.send(&[format!("RWLOCK.WLOCK {lock}-other {lock}:holder 600000")]);
+                self.holder.send_all(&[format!("RWLOCK.WLOCK {lock}-other {lock}:holder 600000")]);
                 granted(&mut self.holder, counts);
             }
             Plot::Upgrade => {
-                self.first.send(&[format!("RWLOCK.RLOCK {lock} {lock}:first 600000")]);
+                self.first.send_all(&[format!("RWLOCK.RLOCK {lock} {lock}:first 600000")]);
                 granted(&mut self.first, counts);
             }
             _ => {}
         }
         // Who cannot wait is refused.
-        self.second.send(&[
+        self.second.send_all(&[
             format!("RWLOCK.WLOCK {lock} {lock}:second 1000"),
             format!("RWLOCK.UNLOCK {lock} {lock}:second"),
         ]);
@@ -159,11 +158,13 @@ impl Stage {
             // Its time would be up before all are there.
             Plot::TimeUp => return 0,
             Plot::Upgrade => {
-                self.holder.send(&[format!("RWLOCK.UPGRADE {lock} {lock}:holder 600000 BLOCK 0")]);
+                self.holder
+                    .send_all(&[format!("RWLOCK.UPGRADE {lock} {lock}:holder 600000 BLOCK 0")]);
             }
             plot => {
                 let kind = if plot == Plot::Shared { "R" } else { "W" };
-                self.first.send(&[format!("RWLOCK.{kind}LOCK {lock} {lock}:first 600000 BLOCK 0")]);
+                self.first
+                    .send_all(&[format!("RWLOCK.{kind}LOCK {lock} {lock}:first 600000 BLOCK 0")]);
             }
         }
         1
@@ -178,7 +179,7 @@ impl Stage {
             _ => ("", "W"),
         };
         let owner = format!("{lock}:second");
-        self.second.send(&[format!("RWLOCK.{kind}LOCK {lock}{which} {owner} 600000 BLOCK 0")]);
+        self.second.send_all(&[format!("RWLOCK.{kind}LOCK {lock}{which} {owner} 600000 BLOCK 0")]);
         1
     }
 
@@ -194,7 +195,7 @@ impl Stage {
                 return self.unlock_second(counts);
             }
             Plot::TimeUp => {
-                self.first.send(&[format!("RWLOCK.WLOCK {lock} {lock}:first 600000 BLOCK 20")]);
+                self.first.send_all(&[format!("RWLOCK.WLOCK {lock} {lock}:first 600000 BLOCK 20")]);
                 counts.waits.waited += 1;
                 integer(&mut self.first, counts);
                 counts.tally.timeouts += 1;
@@ -246,12 +247,12 @@ impl Stage {
             }
             Plot::Circle => {
                 let line = format!("RWLOCK.WLOCK {lock}-other {lock}:holder 600000 BLOCK 0");
-                self.holder.send(&[line]);
+                self.holder.send_all(&[line]);
                 assert_eq!(error_code(&mut self.holder, counts), "DEADLOCK");
                 counts.tally.deadlocks += 1;
                 self.give_all(counts);
                 self.granted_first(counts);
-                self.first.send(&[format!("RWLOCK.UNLOCK {lock}-other {lock}:first")]);
+                self.first.send_all(&[format!("RWLOCK.UNLOCK {lock}-other {lock}:first")]);
                 integer(&mut self.first, counts);
                 counts.tally.released += 1;
                 self.unlock_first(counts);
@@ -260,7 +261,7 @@ impl Stage {
             Plot::TurnedAround => return self.turn_around(counts),
             Plot::Upgrade => {
                 let line = format!("RWLOCK.UPGRADE {lock} {lock}:first 600000 BLOCK 0");
-                self.first.send(&[line, format!("RWLOCK.UNLOCK {lock} {lock}:first")]);
+                self.first.send_all(&[line, format!("RWLOCK.UNLOCK {lock} {lock}:first")]);
                 assert_eq!(error_code(&mut self.first, counts), "DEADLOCK");
                 counts.tally.deadlocks += 1;
                 integer(&mut self.first, counts);
@@ -278,7 +279,7 @@ impl Stage {
 
     fn turn_around(&mut self, counts: &mut Counts) {
         let lock = self.lock.clone();
-        self.holder.send(&[
+        self.holder.send_all(&[
             format!("RWLOCK.DOWNGRADE {lock} {lock}:holder 600000"),
             format!("RWLOCK.UNLOCK {lock} {lock}:holder READ"),
             format!("RWLOCK.UNLOCK {lock}-other {lock}:holder"),
@@ -293,13 +294,13 @@ impl Stage {
         self.granted_first(counts);
         self.granted_second(counts);
         // The first waits for the second, who closes the circle.
-        self.first.send(&[format!("RWLOCK.WLOCK {lock}-other {lock}:first 600000 BLOCK 0")]);
+        self.first.send_all(&[format!("RWLOCK.WLOCK {lock}-other {lock}:first 600000 BLOCK 0")]);
         counts.waits.waited += 1;
         wait_until("the first waits", || {
             let other = map(self.holder.ask(&format!("RWLOCK.INSPECT {lock}-other")));
             int(&other["waiters_total"]) == 1
         });
-        self.second.send(&[
+        self.second.send_all(&[
             format!("RWLOCK.WLOCK {lock} {lock}:second 600000 BLOCK 0"),
             format!("RWLOCK.UNLOCK {lock}-other {lock}:second"),
         ]);
@@ -308,7 +309,7 @@ impl Stage {
         integer(&mut self.second, counts);
         counts.tally.released += 1;
         self.granted_first(counts);
-        self.first.send(&[
+        self.first.send_all(&[
             format!("RWLOCK.UNLOCK {lock}-other {lock}:first"),
             format!("RWLOCK.UNLOCK {lock} {lock}:first"),
         ]);
@@ -319,7 +320,7 @@ impl Stage {
     }
 
     fn give_all(&mut self, counts: &mut Counts) {
-        self.holder.send(&[format!("RWLOCK.UNLOCK {0} {0}:holder ALL", self.lock)]);
+        self.holder.send_all(&[format!("RWLOCK.UNLOCK {0} {0}:holder ALL", self.lock)]);
         integer(&mut self.holder, counts);
         counts.tally.released += self.depth;
     }
@@ -338,13 +339,13 @@ impl Stage {
     }
 
     fn unlock_first(&mut self, counts: &mut Counts) {
-        self.first.send(&[format!("RWLOCK.UNLOCK {0} {0}:first", self.lock)]);
+        self.first.send_all(&[format!("RWLOCK.UNLOCK {0} {0}:first", self.lock)]);
         integer(&mut self.first, counts);
         counts.tally.released += 1;
     }
 
     fn unlock_second(&mut self, counts: &mut Counts) {
-        self.second.send(&[format!("RWLOCK.UNLOCK {0} {0}:second", self.lock)]);
+        self.second.send_all(&[format!("RWLOCK.UNLOCK {0} {0}:second", self.lock)]);
         integer(&mut self.second, counts);
         counts.tally.released += 1;
     }

@@ -2,7 +2,7 @@
 
 use std::ops::AddAssign;
 
-use crate::harness::{wait_until, Server};
+use support::{wait_until, Server};
 
 /// The figures that INFO has as well.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use redis::Value;
 
-use crate::harness::{int, list, text};
-use crate::redisson_scripts::{timeout, LATCH};
+use support::redisson::{timeout, LATCH};
+use support::{int, list, text};
 
 /// Gives every key of the database with its absolute expiry and its content,
 /// all at one point in time.

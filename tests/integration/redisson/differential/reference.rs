@@ -1,7 +1,7 @@
 //! The scripts, with what the module does otherwise on purpose made up for
 //! (`docs/compatibility.md` has the list), so that the rest can be compared.
 
-use crate::redisson_scripts::{
+use support::redisson::{
     FORCE_UNLOCK, READ_LOCK, READ_RENEW, READ_UNLOCK, WRITE_LOCK, WRITE_RENEW, WRITE_UNLOCK,
 };
 

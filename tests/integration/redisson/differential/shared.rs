@@ -5,13 +5,15 @@ use std::collections::BTreeMap;
 
 use redis::{Cmd, Value};
 
+use super::meaning::Meaning;
 use super::picture::{picture, Lock, DUMP};
-use super::random::{seeds, steps_per_seed, Random};
 use super::reference::{LAPSE, LAPSED};
+use super::runs::{seeds, steps_per_seed};
 use super::step::{lapse, long_lease, module_command, LOCKS, OWNERS, RENEWED};
-use super::wire::{Meaning, Replies, Wire};
-use crate::harness::{assert_ok, bytes, call, int, list, map, text, Server};
-use crate::redisson_scripts::{self, Redisson};
+use support::redisson::{self, Redisson};
+use support::wire::{Batch, Replies};
+use support::Random;
+use support::{assert_ok, bytes, call, int, list, map, text, Server};
 
 /// How many steps one run makes when nobody says.
 const STEPS: u64 = 8_000;
@@ -46,7 +48,7 @@ enum Act {
     Lapse(u32),
 }
 
-const ACTS: [(u32, Act); 11] = [
+const ACTS: [(u64, Act); 11] = [
     (220, Act::ReadLock),
     (240, Act::WriteLock),
     (180, Act::ReadUnlock),
@@ -87,7 +89,7 @@ fn the_module_and_the_scripts_share_a_lock() {
     let server = Server::builder().start();
     let mut con = server.connection();
     let scripts = Redisson::load(&mut con).expect("load the scripts");
-    let mut load = |script: &str| redisson_scripts::load(&mut con, script).expect("load a script");
+    let mut load = |script: &str| redisson::load(&mut con, script).expect("load a script");
     let (dump, lapse) = (load(DUMP), load(LAPSE));
     let steps = steps_per_seed(STEPS);
     let seeds = seeds();
@@ -123,11 +125,11 @@ impl Sharing {
         while done < steps {
             let steps: Vec<Step> =
                 (done..steps.min(done + AT_ONCE)).map(|id| Step::random(&mut random, id)).collect();
-            let mut wire = Wire::default();
+            let mut batch = Batch::default();
             for step in &steps {
-                self.write(&mut wire, step);
+                self.write(&mut batch, step);
             }
-            let mut replies = wire.exchange(con);
+            let mut replies = batch.exchange(con);
             for step in &steps {
                 done += 1;
                 self.check(step, &mut replies)
@@ -137,19 +139,19 @@ impl Sharing {
         Ok(())
     }
 
-    fn write(&self, wire: &mut Wire, step: &Step) {
+    fn write(&self, batch: &mut Batch, step: &Step) {
         for command in self.commands(step) {
-            wire.add(&command);
+            batch.add(&command);
         }
         if let Act::Lapse(_) = step.act {
-            wire.words(&["DEBUG", "SLEEP", LAPSED]);
-            wire.words(&["RWLOCK.UNLOCK", step.lock, NOBODY]);
+            batch.words(&["DEBUG", "SLEEP", LAPSED]);
+            batch.words(&["RWLOCK.UNLOCK", step.lock, NOBODY]);
         }
         if step.by == By::Redisson {
-            wire.words(&["DEL", &redisson_scripts::latch(step.lock, &step.id.to_string())]);
+            batch.words(&["DEL", &redisson::latch(step.lock, &step.id.to_string())]);
         }
-        wire.words(&["RWLOCK.INSPECT", step.lock]);
-        wire.words(&["EVALSHA", &self.dump, "0"]);
+        batch.words(&["RWLOCK.INSPECT", step.lock]);
+        batch.words(&["EVALSHA", &self.dump, "0"]);
     }
 
     fn commands(&self, step: &Step) -> Vec<Cmd> {
@@ -224,10 +226,10 @@ impl Sharing {
                     id += 1;
                     let by = if id % 2 == 0 { By::Module } else { By::Redisson };
                     let step = Step { by, lock, owner, act, lease: 0, id };
-                    let mut wire = Wire::default();
-                    self.commands(&step).iter().for_each(|command| wire.add(command));
-                    wire.words(&["DEL", &redisson_scripts::latch(lock, &id.to_string())]);
-                    let unlocked = int(wire.exchange(con).good());
+                    let mut batch = Batch::default();
+                    self.commands(&step).iter().for_each(|command| batch.add(command));
+                    batch.words(&["DEL", &redisson::latch(lock, &id.to_string())]);
+                    let unlocked = int(batch.exchange(con).good());
                     assert!(unlocked == 0 || unlocked == 1, "{step:?}");
                 }
             }
@@ -273,7 +275,7 @@ impl Answer {
 impl Step {
     fn random(random: &mut Random, id: u64) -> Self {
         let act = match random.weigh(&ACTS) {
-            Act::Lapse(limit) => Act::Lapse(random.below(limit)),
+            Act::Lapse(limit) => Act::Lapse(random.below_u32(limit)),
             act => act,
         };
         let shared = matches!(

@@ -2,9 +2,9 @@
 
 use redis::Cmd;
 
-use super::random::Random;
 use super::reference::LAPSED;
-use crate::redisson_scripts::{channel, latch, tagged};
+use support::redisson::{channel, latch, tagged};
+use support::Random;
 
 pub const LOCKS: [&str; 3] = ["orders", "{stock}:shelf 7", "a:b"];
 pub const OWNERS: [&str; 3] = ["b1b7c2de-9a57-4b5c-8f5e-0d8a3f6f2c11:42", "me", "b:1"];
@@ -39,7 +39,7 @@ pub enum Act {
 }
 
 /// How often what is done.
-const ACTS: [(u32, Choice); 16] = [
+const ACTS: [(u64, Choice); 16] = [
     (220, Choice::Leased("RLOCK")),
     (180, Choice::Leased("WLOCK")),
     (60, Choice::Leased("WLOCK FENCE")),
@@ -74,7 +74,7 @@ impl Step {
             Choice::Plain(command) => Act::Command(command, None),
             Choice::Renew => Act::Command("RENEW", Some(RENEWED)),
             Choice::Brief(command) => Act::Brief(command),
-            Choice::Lapse => Act::Lapse(random.below(1 << 12)),
+            Choice::Lapse => Act::Lapse(random.below_u32(1 << 12)),
         };
         Self { lock: random.pick(&LOCKS), owner: random.pick(&OWNERS), act }
     }
@@ -146,7 +146,7 @@ fn unfenced(command: &str) -> &str {
 }
 
 pub fn long_lease(random: &mut Random) -> u32 {
-    LONG + random.below(LONG)
+    LONG + random.below_u32(LONG)
 }
 
 /// Lets live holds lapse, as [`LAPSE`](super::reference::LAPSE) has it.

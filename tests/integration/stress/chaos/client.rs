@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use super::books::{Asked, Kind, Lock, Owner, Target, Which};
-use super::wire::Wire;
+use support::wire::Wire;
 
 /// What is asked of the server to hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

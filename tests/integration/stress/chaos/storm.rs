@@ -8,9 +8,9 @@ use redis::Connection;
 
 use super::books::{Asked, Books, Lock, Over, Owner, Target, Which};
 use super::client::{Client, Pending, Take, What};
-use super::random::Random;
-use super::wire::{readable, Cut, Wire};
-use crate::harness::{send, Server};
+use support::wire::{readable, Cut, Wire};
+use support::Random;
+use support::{send, Server};
 
 pub const CLIENTS: usize = 200;
 pub const DATABASES: u8 = 2;
@@ -178,7 +178,7 @@ impl Storm {
         if readable[CLIENTS] {
             let received = self.control.receive();
             assert!(!received.closed, "the server is gone");
-            for line in received.lines {
+            for line in received.replies {
                 assert_eq!(line, "+PONG");
                 self.books.ping_answered();
                 self.control.send("PING");
@@ -195,7 +195,7 @@ impl Storm {
 
     fn listen(&mut self, number: usize) {
         let received = self.clients[number].wire.receive();
-        for line in received.lines {
+        for line in received.replies {
             let pending = self.clients[number].pending.pop_front();
             let pending = pending.unwrap_or_else(|| panic!("nobody asked for {line:?}"));
             self.remember(number, &line);

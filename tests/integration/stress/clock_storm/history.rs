@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use crate::harness::Clock;
+use support::Clock;
 
 /// From a time on the clock goes like this.
 #[derive(Clone, Copy, Debug)]

@@ -4,10 +4,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::{Began, Storm, FOR_EVER, LATE};
-use crate::harness::{assert_ok, int, text};
-use crate::observe::{inspect, run};
-use crate::pending::Pending;
-use crate::stress::chaos::random::Random;
+use support::observe::{inspect, run};
+use support::{assert_ok, int, text, Client, Random};
 
 /// So much earlier may somebody hear of a time than we say it is, as two clocks are
 /// not asked in one instant.
@@ -31,10 +29,10 @@ pub fn hand_over(storm: &Storm) {
     let mut con = storm.server.connection();
     while storm.goes_on() {
         assert_ok(run(&mut con, &format!("RWLOCK.WLOCK handed a {FOR_EVER}")));
-        let mut next = Pending::waits(&storm.server, &format!("WLOCK handed b {FOR_EVER} BLOCK 0"));
+        let mut next = Client::waits(&storm.server, &format!("WLOCK handed b {FOR_EVER} BLOCK 0"));
         let began = Began::now(storm);
         assert_eq!(int(run(&mut con, "RWLOCK.UNLOCK handed a")), 1);
-        next.is_granted();
+        next.granted();
         storm.assert_prompt("a hand-over", &began, began.at);
         assert_eq!(int(run(&mut con, "RWLOCK.UNLOCK handed b")), 1);
     }
@@ -46,10 +44,10 @@ pub fn deleted(storm: &Storm) {
     while storm.goes_on() {
         assert_ok(run(&mut con, &format!("RWLOCK.RLOCK deleted a {FOR_EVER}")));
         let line = format!("WLOCK deleted b {FOR_EVER} BLOCK 0");
-        let mut next = Pending::waits(&storm.server, &line);
+        let mut next = Client::waits(&storm.server, &line);
         let began = Began::now(storm);
         assert_eq!(int(run(&mut con, "DEL deleted")), 1);
-        next.is_granted();
+        next.granted();
         storm.assert_prompt("a lock that was deleted", &began, began.at);
         assert_eq!(int(run(&mut con, "RWLOCK.UNLOCK deleted b")), 1);
     }
@@ -61,10 +59,10 @@ pub fn closes(storm: &Storm) {
     while storm.goes_on() {
         let mut session = storm.server.connection();
         assert_ok(run(&mut session, &format!("RWLOCK.WLOCK closed a {FOR_EVER} SESSION")));
-        let mut next = Pending::waits(&storm.server, &format!("WLOCK closed b {FOR_EVER} BLOCK 0"));
+        let mut next = Client::waits(&storm.server, &format!("WLOCK closed b {FOR_EVER} BLOCK 0"));
         let began = Began::now(storm);
         drop(session);
-        next.is_granted();
+        next.granted();
         storm.assert_prompt("a session that closed", &began, began.at);
         assert_eq!(int(run(&mut con, "RWLOCK.UNLOCK closed b")), 1);
     }
@@ -110,7 +108,7 @@ pub fn lapses(storm: &Storm, lock: u64, mut random: Random) {
         assert_ok(run(&mut con, &format!("RWLOCK.WLOCK lapses{lock} a {lease}")));
         let end = int(run(&mut con, &format!("PEXPIRETIME lapses{lock}")));
         let line = format!("WLOCK lapses{lock} b {FOR_EVER} BLOCK 600");
-        let mut next = Pending::send(&storm.server, &line);
+        let mut next = Client::sends(&storm.server, &line);
         let reply = next.reply();
         let now = Instant::now();
         if end > 0 {
