@@ -1,7 +1,6 @@
 //! A slot on its way from one node of a cluster to another, key by key.
 
 use redis::Connection;
-use serial_test::serial;
 
 use support::observe::{assert_same_keys, clock, ends_at, inspect, keyspace, run};
 use support::{assert_error, assert_ok, bytes, call, int, list, slot, text, Cluster, Server};
@@ -69,7 +68,6 @@ fn nodes(cluster: &Cluster) -> (&Server, &Server) {
 }
 
 #[test]
-#[serial]
 fn a_lock_on_the_move_says_try_again_and_survives() {
     let cluster = Cluster::start(3, 0);
     let (from, to) = nodes(&cluster);

@@ -5,7 +5,6 @@ use std::thread;
 use std::time::Duration;
 
 use redis::Connection;
-use serial_test::serial;
 
 use support::observe::{run, Subscriber};
 use support::{
@@ -25,7 +24,6 @@ fn ttl(con: &mut Connection, key: &str) -> i64 {
 }
 
 #[test]
-#[serial]
 fn the_leases_of_a_lock_that_moved_in_end_on_time() {
     let global = "cluster-publish global";
     let cluster = Cluster::start_with(2, 0, |node| node.module_arguments(global));
@@ -68,7 +66,6 @@ fn the_leases_of_a_lock_that_moved_in_end_on_time() {
 }
 
 #[test]
-#[serial]
 fn keys_that_look_like_locks_and_are_none_are_left_alone_when_they_move_in() {
     let cluster = Cluster::start(2, 0);
     let (from, to) = two_nodes(&cluster, b"x");
@@ -87,7 +84,6 @@ fn keys_that_look_like_locks_and_are_none_are_left_alone_when_they_move_in() {
 }
 
 #[test]
-#[serial]
 fn leases_end_on_time_after_the_restart_of_a_node() {
     let mut cluster = Cluster::start_with(1, 0, |node| node.aof());
     let mut con = cluster.node(0).connection();
@@ -109,7 +105,6 @@ fn leases_end_on_time_after_the_restart_of_a_node() {
 }
 
 #[test]
-#[serial]
 fn waiters_are_told_that_the_cluster_is_down() {
     let mut cluster = Cluster::start(3, 0);
     let home = cluster.primary_for(b"lock").port();
@@ -136,7 +131,6 @@ fn waiters_are_told_that_the_cluster_is_down() {
 }
 
 #[test]
-#[serial]
 fn waiters_are_sent_where_the_server_sends_everybody() {
     let cluster =
         Cluster::start_with(2, 0, |node| node.config("cluster-announce-hostname", "node.example"));

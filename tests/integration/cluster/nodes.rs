@@ -2,7 +2,6 @@
 //! are refused.
 
 use redis::Connection;
-use serial_test::serial;
 
 use support::observe::run;
 use support::{assert_error, assert_ok, bytes, call, int, list, send, slot, text, Cluster, Server};
@@ -53,7 +52,6 @@ fn routed(cluster: &Cluster, words: &[Vec<u8>]) -> redis::RedisResult<redis::Val
 }
 
 #[test]
-#[serial]
 fn a_cluster_serves_each_lock_with_all_its_keys_at_one_node() {
     let cluster = Cluster::start(3, 0);
     let locks: [&[u8]; 6] = [b"stock", b"{order}:7", b"x{tag}y", b"a}b{c}", b"{{a}", b"\xff\0"];

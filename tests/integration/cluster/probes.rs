@@ -4,8 +4,6 @@
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, TcpStream};
 
-use serial_test::serial;
-
 use support::observe::{run, Subscriber};
 use support::{assert_ok, int, text, Client, Cluster, Server, DEADLINE};
 
@@ -40,7 +38,6 @@ fn commands_with_other_names_stop_no_grant() {
 }
 
 #[test]
-#[serial]
 fn commands_with_other_names_stop_no_lock_of_a_cluster() {
     let cluster = Cluster::start_with(1, 0, |node| {
         node.config("rename-command", "EXISTS \"\"").config("rename-command", "SETRANGE \"\"")
@@ -66,7 +63,6 @@ fn monitored(server: &Server, act: impl FnOnce()) -> Vec<String> {
 }
 
 #[test]
-#[serial]
 fn nobody_sees_a_cluster_node_ask() {
     let cluster = Cluster::start(1, 0);
     let server = cluster.node(0);

@@ -2,13 +2,11 @@
 //! slot that is on its way between nodes serves none.
 
 use redis::Connection;
-use serial_test::serial;
 
 use support::unchanged::{assert_unchanged, snapshot};
 use support::{assert_error, assert_ok, call, every_command, int, map, slot, text, Cluster};
 
 #[test]
-#[serial]
 fn every_derived_key_shares_the_slot_or_the_name_is_refused() {
     let cluster = Cluster::start(1, 0);
     let mut con = cluster.node(0).connection();
@@ -43,7 +41,6 @@ fn set_slot(con: &mut Connection, how: &str, node: &str) {
 }
 
 #[test]
-#[serial]
 fn a_lock_whose_slot_is_on_its_way_is_neither_changed_nor_told() {
     let cluster = Cluster::start(2, 0);
     let from = cluster.primary_for(b"k");

@@ -6,16 +6,14 @@
 //! `RWLOCK_CLUSTER_SECONDS` says for how long (20), `RWLOCK_CLUSTER_SEED` repeats the
 //! choices of a run, though not their times.
 
+use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
-use std::{env, fmt};
-
-use serial_test::serial;
 
 use support::observe::run;
-use support::{call, fresh_seed, int, text, wait_until_within, Cluster};
+use support::{call, fresh_seed, int, number_from_environment, text, wait_until_within, Cluster};
 
 mod client;
 mod faults;
@@ -33,12 +31,6 @@ const CLIENTS: u64 = 10;
 /// The longest lease that a client asks for, in ms.
 const LONGEST_LEASE: u64 = 4_000;
 
-/// A number from the environment.
-fn setting(name: &str) -> Option<u64> {
-    let text = env::var(name).ok()?;
-    Some(text.parse().unwrap_or_else(|error| panic!("{name} {text:?}: {error}")))
-}
-
 /// The clients stop when it goes, also when the test fails.
 struct StopsAtEnd(Arc<AtomicBool>);
 
@@ -49,10 +41,9 @@ impl Drop for StopsAtEnd {
 }
 
 #[test]
-#[serial]
 fn histories_are_right_whatever_happens_to_the_topology() {
-    let seconds = setting("RWLOCK_CLUSTER_SECONDS").unwrap_or(20);
-    let seed = setting("RWLOCK_CLUSTER_SEED").unwrap_or_else(fresh_seed);
+    let seconds = number_from_environment("RWLOCK_CLUSTER_SECONDS").unwrap_or(20);
+    let seed = number_from_environment("RWLOCK_CLUSTER_SEED").unwrap_or_else(fresh_seed);
     println!("RWLOCK_CLUSTER_SEED={seed} RWLOCK_CLUSTER_SECONDS={seconds}");
     let mut cluster = Cluster::start_with(3, 1, |node| {
         node.aof()

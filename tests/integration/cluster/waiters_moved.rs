@@ -5,7 +5,6 @@ use std::thread;
 use std::time::Duration;
 
 use redis::{Connection, RedisError, Value};
-use serial_test::serial;
 
 use support::observe::{inspect, run};
 use support::{
@@ -177,7 +176,6 @@ fn pair<'c>(cluster: &'c Cluster, tag: &str) -> (usize, &'c Server, &'c Server) 
 }
 
 #[test]
-#[serial]
 fn a_failover_under_100_waiters_leaves_nobody_hanging() {
     let cluster = Cluster::start(3, 1);
     let (_, primary, replica) = pair(&cluster, "crowd");
@@ -202,7 +200,6 @@ fn a_failover_under_100_waiters_leaves_nobody_hanging() {
 }
 
 #[test]
-#[serial]
 fn a_crash_of_a_cluster_node_under_100_waiters_leaves_nobody_hanging() {
     let mut cluster = Cluster::start_with(3, 1, |node| node.config("cluster-node-timeout", 2_000));
     let (index, primary, replica) = pair(&cluster, "crowd");
@@ -217,7 +214,6 @@ fn a_crash_of_a_cluster_node_under_100_waiters_leaves_nobody_hanging() {
 }
 
 #[test]
-#[serial]
 fn a_slot_migration_under_100_waiters_leaves_nobody_hanging() {
     let cluster = Cluster::start(3, 1);
     for (tag, slowly) in [("quickly", false), ("slowly", true)] {
@@ -244,7 +240,6 @@ fn a_slot_migration_under_100_waiters_leaves_nobody_hanging() {
 }
 
 #[test]
-#[serial]
 fn a_slot_that_stays_after_all_keeps_its_sessions() {
     let cluster = Cluster::start(3, 0);
     let from = cluster.primary_for(b"lock");

@@ -1,7 +1,5 @@
 //! On which channels an end is announced, and whose hold it says it was.
 
-use serial_test::serial;
-
 use support::observe::{run, Subscriber};
 use support::{assert_ok, call, int, list, text, wait_synced, wait_until, Cluster, Crowd, Server};
 
@@ -218,7 +216,6 @@ fn a_session_that_closes_is_named() {
 }
 
 #[test]
-#[serial]
 fn a_cluster_publishes_to_the_shard_or_to_all() {
     let cluster = Cluster::start_with(2, 1, |node| node.module_arguments("events all"));
     let primary = cluster.primary_for(b"lock");

@@ -1,7 +1,5 @@
 //! What is announced, where, and how often.
 
-use serial_test::serial;
-
 use support::observe::{inspect, run, Subscriber};
 use support::{
     assert_error, assert_ok, call, int, send, text, wait_synced, wait_until, Cluster, Server,
@@ -242,7 +240,6 @@ fn nothing_is_sharded_outside_a_cluster() {
 }
 
 #[test]
-#[serial]
 fn a_cluster_announces_by_sharded_publish_to_the_primary_and_its_replica() {
     let cluster = Cluster::start(1, 1);
     let (primary, replica) = (cluster.node(0), cluster.node(1));

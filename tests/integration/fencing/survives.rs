@@ -1,7 +1,5 @@
 //! Tokens increase whatever becomes of the server.
 
-use serial_test::serial;
-
 use crate::fencing::tokens::fenced;
 use support::observe::{assert_same_keys, ends_at, inspect, keyspace, run};
 use support::wire::{append_only_file, assert_plain};
@@ -195,7 +193,6 @@ fn a_primary_that_comes_back_knows_no_tenure() {
 }
 
 #[test]
-#[serial]
 fn in_a_cluster() {
     let cluster = Cluster::start(1, 1);
     let (primary, replica) = (cluster.node(0), cluster.node(1));

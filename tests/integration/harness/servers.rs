@@ -6,12 +6,11 @@ use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use redis::Value;
-use serial_test::serial;
 
 use support::{
-    assert_error, assert_ok, bytes, call, error_text, int, list, map, send, slot, text,
-    wait_synced, wait_until, wait_until_within, Builder, Cluster, Engine, Port, Server, StartError,
-    DEADLINE,
+    assert_error, assert_ok, bytes, call, error_text, in_own_process, int, list, map, send, slot,
+    text, wait_synced, wait_until, wait_until_within, Builder, Cluster, Engine, Port, Server,
+    StartError, DEADLINE,
 };
 
 /// What the panic of `fails` says.
@@ -262,7 +261,7 @@ fn a_server_outlives_the_thread_that_started_it() {
 fn a_server_does_not_outlive_the_test_process() {
     use std::env;
     use std::net::{Ipv4Addr, TcpStream};
-    use std::process::{Command, Stdio};
+    use std::process::Stdio;
 
     const CHILD: &str = "HARNESS_SELF_ABORTS";
     if env::var_os(CHILD).is_some() {
@@ -270,9 +269,7 @@ fn a_server_does_not_outlive_the_test_process() {
         println!("{} {}", server.port(), server.dir().display());
         std::process::abort();
     }
-    let child = Command::new(env::current_exe().expect("find the test executable"))
-        .args(["--exact", "--nocapture"])
-        .arg("harness::servers::a_server_does_not_outlive_the_test_process")
+    let child = in_own_process(module_path!(), "a_server_does_not_outlive_the_test_process")
         .env(CHILD, "1")
         .stderr(Stdio::null())
         .output()
@@ -296,7 +293,6 @@ fn waiting_in_vain_says_for_what() {
 }
 
 #[test]
-#[serial]
 fn a_cluster_serves_every_key_at_its_primary() {
     let cluster = Cluster::start(3, 0);
     assert_eq!(cluster.nodes().len(), 3);
@@ -314,7 +310,6 @@ fn a_cluster_serves_every_key_at_its_primary() {
 }
 
 #[test]
-#[serial]
 fn a_cluster_fails_over_to_a_replica() {
     let durable = |node: Builder| node.aof();
     let mut cluster = Cluster::start_with(3, 1, durable);

@@ -2,7 +2,6 @@
 //! ends them.
 
 use redis::{Connection, Value};
-use serial_test::serial;
 
 use support::observe::{ends_at, run, Subscriber};
 use support::{
@@ -171,7 +170,6 @@ fn leases_end_on_time_after_a_failover() {
 }
 
 #[test]
-#[serial]
 fn leases_end_on_time_after_a_cluster_failover() {
     let cluster = Cluster::start(1, 1);
     let (primary, replica) = (cluster.node(0), cluster.node(1));

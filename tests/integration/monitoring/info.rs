@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 
 use redis::{Connection, Value};
-use serial_test::serial;
 
 use crate::monitoring::figures::{assert_info_at_rest, info_figure};
 use support::observe::{info_number, run};
@@ -171,7 +170,6 @@ fn asking_costs_the_same_however_much_there_is() {
 }
 
 #[test]
-#[serial]
 fn a_replica_counts_for_itself() {
     let primary = Server::builder().start();
     let replica = Server::builder().replica_of(&primary).start();
@@ -201,7 +199,6 @@ fn a_replica_counts_for_itself() {
 }
 
 #[test]
-#[serial]
 fn every_node_of_a_cluster_counts_for_itself() {
     let cluster = Cluster::start(3, 0);
     for lock in ["a", "b", "c", "d", "e", "f"] {

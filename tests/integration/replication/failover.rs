@@ -1,7 +1,6 @@
 //! A replica becomes the primary.
 
 use redis::Connection;
-use serial_test::serial;
 
 use support::observe::{assert_same_keys, clock, ends_at, inspect, keyspace, run};
 use support::{
@@ -121,7 +120,6 @@ fn a_primary_that_became_a_replica_refuses_and_follows() {
 }
 
 #[test]
-#[serial]
 fn a_cluster_replica_takes_over_with_the_holds() {
     let cluster = Cluster::start(1, 1);
     let (primary, replica) = (cluster.node(0), cluster.node(1));

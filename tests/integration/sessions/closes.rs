@@ -3,7 +3,7 @@
 use std::env;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use redis::{cmd, Connection};
 use crate::sessions::holds::{close, ok, HOUR};
 use support::observe::{ends_at, run};
 use support::{
-    assert_error, assert_ok, assert_prompt, call, int, is_blocked, local_clock, wait_until, Client,
-    Server,
+    assert_error, assert_ok, assert_prompt, call, in_own_process, int, is_blocked, local_clock,
+    wait_until, Client, Server,
 };
 
 /// The environment variable that makes a process of this test program a client
@@ -44,12 +44,8 @@ struct Holder(Child);
 
 impl Holder {
     fn start(server: &Server) -> Self {
-        let child = Command::new(env::current_exe().expect("this program"))
-            .args([
-                "--exact",
-                "sessions::closes::a_process_that_is_told_to_hold_does_nothing_else",
-                "--nocapture",
-            ])
+        let test = "a_process_that_is_told_to_hold_does_nothing_else";
+        let child = in_own_process(module_path!(), test)
             .env(HOLDER, server.port().to_string())
             .stdout(Stdio::null())
             .stderr(Stdio::null())

@@ -6,7 +6,6 @@ use std::thread;
 use std::time::Duration;
 
 use redis::Connection;
-use serial_test::serial;
 
 use crate::sessions::holds::{client_id, close, holders, ok};
 use support::observe::{ends_at, run};
@@ -42,7 +41,6 @@ fn exists(con: &mut Connection) -> bool {
 }
 
 #[test]
-#[serial]
 fn a_closed_connections_hold_goes_as_soon_as_the_slot_stays() {
     let cluster = Cluster::start(3, 0);
     let (from, to) = nodes(&cluster);
@@ -70,7 +68,6 @@ fn a_closed_connections_hold_goes_as_soon_as_the_slot_stays() {
 
 /// The client comes back and goes on with ONCE, as after any lost answer.
 #[test]
-#[serial]
 fn who_takes_a_closed_connections_hold_over_keeps_it() {
     let cluster = Cluster::start(3, 0);
     let (from, to) = nodes(&cluster);
@@ -99,7 +96,6 @@ fn who_takes_a_closed_connections_hold_over_keeps_it() {
 }
 
 #[test]
-#[serial]
 fn a_closed_connections_hold_is_renewed_no_more() {
     let cluster = Cluster::start(3, 0);
     let (from, to) = nodes(&cluster);
@@ -115,7 +111,6 @@ fn a_closed_connections_hold_is_renewed_no_more() {
 }
 
 #[test]
-#[serial]
 fn a_lost_grant_is_taken_back_as_soon_as_the_slot_stays() {
     let cluster = Cluster::start(3, 0);
     let (from, to) = nodes(&cluster);
@@ -138,7 +133,6 @@ fn a_lost_grant_is_taken_back_as_soon_as_the_slot_stays() {
 }
 
 #[test]
-#[serial]
 fn a_closed_connections_hold_goes_when_the_cluster_is_up_again() {
     let cluster = Cluster::start(3, 0);
     let (from, _) = nodes(&cluster);
@@ -162,7 +156,6 @@ fn a_closed_connections_hold_goes_when_the_cluster_is_up_again() {
 }
 
 #[test]
-#[serial]
 fn a_session_hold_outlives_a_migration_as_long_as_its_keys_are_here() {
     let cluster = Cluster::start(3, 0);
     let (from, to) = nodes(&cluster);

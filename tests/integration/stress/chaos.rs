@@ -23,16 +23,12 @@ use storm::{lock_name, owner_name, Storm, DATABASES, LOCKS};
 use crate::monitoring::figures::assert_info_at_rest;
 use support::observe::{clock, info_number, run};
 use support::{
-    assert_ok, fresh_seed, int, list, map, text, unload, wait_synced, wait_until, Server, DEADLINE,
+    assert_ok, fresh_seed, int, list, map, number_from_environment, text, unload, wait_synced,
+    wait_until, Server, DEADLINE,
 };
 
 /// What a run may leave behind in memory: hash tables that have grown.
 const MEMORY_LIMIT: i64 = 256 * 1024;
-
-fn number_from_environment(name: &str) -> Option<u64> {
-    let text = std::env::var(name).ok()?;
-    Some(text.parse().unwrap_or_else(|error| panic!("{name} {text:?}: {error}")))
-}
 
 fn events() -> u64 {
     number_from_environment("RWLOCK_EVENTS").unwrap_or(20_000)

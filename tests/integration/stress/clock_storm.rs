@@ -13,11 +13,11 @@ mod waits;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
-use std::{env, fs, thread};
+use std::{fs, thread};
 
 use history::History;
 use support::observe::run;
-use support::{assert_ok, fresh_seed, Clock, Random, Server};
+use support::{assert_ok, fresh_seed, number_from_environment, Clock, Random, Server};
 
 /// By how much a wait may be longer than it should be.
 pub const LATE: Duration = Duration::from_millis(100);
@@ -100,7 +100,7 @@ impl Storm {
     }
 
     /// Sets the clock, so many times.
-    fn set_clock(&self, clock: &Clock, steps: usize, random: &mut Random) {
+    fn set_clock(&self, clock: &Clock, steps: u64, random: &mut Random) {
         for _ in 0..steps {
             thread::sleep(Duration::from_millis(20 + random.below(150)));
             let sign = if random.below(2) == 0 { 1 } else { -1 };
@@ -125,7 +125,7 @@ impl Storm {
 
 #[test]
 fn no_wait_depends_on_the_wall_clock() {
-    let steps = env::var("RWLOCK_CLOCK_STEPS").map_or(60, |steps| steps.parse().expect("a number"));
+    let steps = number_from_environment("RWLOCK_CLOCK_STEPS").unwrap_or(60);
     let seed = fresh_seed();
     let clock = Clock::make();
     let storm = Storm {

@@ -4,7 +4,6 @@
 //! `RWLOCK_GRANTS` says how many tokens are to be handed out.
 
 use std::collections::BTreeMap;
-use std::env;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,7 +12,9 @@ use redis::{Connection, RedisResult, Value};
 
 use crate::fencing::tokens::token;
 use support::observe::run;
-use support::{assert_ok, call, int, text, wait_synced, wait_until_within, Server};
+use support::{
+    assert_ok, call, int, number_from_environment, text, wait_synced, wait_until_within, Server,
+};
 
 /// How many tokens when nobody says.
 const GRANTS: usize = 100_000;
@@ -157,8 +158,9 @@ fn assert_increasing(reads: &[Read]) {
 
 #[test]
 fn tokens_increase_over_kills_and_failovers_as_the_clients_see_them() {
-    let given = env::var("RWLOCK_GRANTS").ok().map(|grants| grants.parse().expect("a number"));
-    let grants: usize = given.unwrap_or(GRANTS);
+    let given = number_from_environment("RWLOCK_GRANTS");
+    let grants =
+        given.map_or(GRANTS, |grants| usize::try_from(grants).expect("a number of grants"));
     let each = grants.div_ceil(RESTARTS + FAILOVERS);
     let mut reads = Vec::new();
     let mut server = Server::builder().aof().start();

@@ -25,6 +25,8 @@ fn total(crowd: &mut Crowd<'_>) -> usize {
     usize::try_from(total).expect("a count")
 }
 
+// A thousand connections, and two thousand in the other test: together they would be more
+// than many machines let a process open.
 #[test]
 #[serial]
 fn they_are_served_in_the_order_in_which_they_came_each_once() {

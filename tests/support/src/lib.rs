@@ -38,6 +38,7 @@ pub mod observe;
 mod random;
 pub mod redisson;
 mod reply;
+mod rerun;
 mod server;
 pub mod unchanged;
 mod wait;
@@ -49,6 +50,7 @@ pub use random::{fresh_seed, number_from_environment, Random};
 pub use reply::{
     assert_error, assert_ok, bytes, error_text, int, list, map, micros, send, text, Call, Reply,
 };
+pub use rerun::in_own_process;
 pub use server::{
     arm, begin_to_move, disarm, id, library, migrate, set_slot, slot, unload, wait_synced, Builder, Clock,
     Cluster, Engine, Port, Server, StartError,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
+use std::sync::{Condvar, Mutex, PoisonError};
 
 use redis::Connection;
 
@@ -28,7 +29,37 @@ struct Node {
 /// A cluster whose nodes agree that all slots are served.
 #[derive(Debug)]
 pub struct Cluster {
+    /// Before the place: the next cluster starts when these nodes are gone.
     nodes: Vec<Server>,
+    _place: Place,
+}
+
+/// One of the few clusters that may run at a time in this process. The nodes of many would
+/// keep each other from the processor, until one takes another for failed.
+#[derive(Debug)]
+struct Place;
+
+/// How many places are free.
+static PLACES: Mutex<usize> = Mutex::new(4);
+static PLACE_IS_FREE: Condvar = Condvar::new();
+
+impl Place {
+    /// Waits until there is one.
+    fn take() -> Self {
+        let free = PLACES.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut free = PLACE_IS_FREE
+            .wait_while(free, |free| *free == 0)
+            .unwrap_or_else(PoisonError::into_inner);
+        *free -= 1;
+        Self
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        *PLACES.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        PLACE_IS_FREE.notify_one();
+    }
 }
 
 impl Cluster {
@@ -48,10 +79,11 @@ impl Cluster {
         replicas_per_primary: usize,
         configure: impl Fn(Builder) -> Builder,
     ) -> Self {
+        let place = Place::take();
         let count = primaries * (1 + replicas_per_primary);
         let nodes =
             (0..count).map(|_| configure(Server::builder().cluster_enabled()).start()).collect();
-        let cluster = Self { nodes };
+        let cluster = Self { nodes, _place: place };
         cluster.share_slots(primaries);
         cluster.meet();
         cluster.replicate(primaries);
