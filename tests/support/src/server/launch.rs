@@ -9,7 +9,7 @@ use std::{fmt, io, thread};
 use redis::{ProtocolVersion, RedisResult};
 
 use super::builder::{Builder, MODULE};
-use super::{connect, log, process};
+use super::{connect, delay, log, process};
 use crate::wait::{DEADLINE, POLL};
 use crate::{call, list, map, text};
 
@@ -89,6 +89,7 @@ pub(super) fn launch(plan: &Builder, place: &Place) -> Result<Child, StartError>
     let program = plan.program();
     let mut child = spawn(plan, &program, place)
         .map_err(|error| failure(format!("cannot run {}: {error}", program.display())))?;
+    delay::started(child.id());
     let started = Instant::now();
     loop {
         let last_look = started.elapsed() >= DEADLINE;
