@@ -3,7 +3,7 @@
 
 use redis::Connection;
 
-use crate::sessions::holds::{
+use crate::sessions::{
     client_id, close, close_last, holders, hours, ok, unlock, FOUR, HOUR, THREE, TWO,
 };
 use support::observe::run;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use redis::{cmd, Connection};
 
-use crate::sessions::holds::{close, ok, HOUR};
+use crate::sessions::{close, ok, HOUR};
 use support::observe::{ends_at, run};
 use support::{
     assert_error, assert_ok, assert_prompt, call, in_own_process, int, is_blocked, local_clock,

@@ -2,7 +2,7 @@
 
 use redis::Connection;
 
-use crate::sessions::holds::{client_id, close, close_last, holders, ok, unlock, HOUR, TWO};
+use crate::sessions::{client_id, close, close_last, holders, ok, unlock, HOUR, TWO};
 use support::observe::{ends_at, run};
 use support::{assert_ok, call, int, wait_until, Server};
 

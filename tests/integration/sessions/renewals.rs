@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::sessions::holds::{client_id, holders, ok};
+use crate::sessions::{client_id, holders, ok};
 use support::observe::{ends_at, run};
 use support::{assert_ok, call, int, wait_until, wait_until_within, Server};
 

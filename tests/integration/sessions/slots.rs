@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use redis::Connection;
 
-use crate::sessions::holds::{client_id, close, holders, ok};
+use crate::sessions::{client_id, close, holders, ok};
 use support::observe::{ends_at, run};
 use support::{
     assert_ok, begin_to_move, call, id, int, list, set_slot, slot, text, wait_until, Client,

@@ -1,7 +1,7 @@
 //! A grant whose answer is lost is taken back: this hold, and never a later one
 //! of the same owner.
 
-use crate::sessions::holds::{holders, hours, ok, HOUR};
+use crate::sessions::{holders, hours, ok, HOUR};
 use support::observe::{ends_at, run};
 use support::{call, int, local_clock, text, wait_until, Client, Server};
 

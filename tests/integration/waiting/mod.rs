@@ -2,6 +2,7 @@
 
 mod block;
 mod deadlocks;
+mod deadlocks_in_queues;
 mod freed_by_others;
 mod freed_by_scripts;
 mod grants_refused;
