@@ -73,10 +73,14 @@ fn no_lease_lapses_in_a_script() {
 /// How many turns of a loop take a script so many ms. No clock of Lua's is there on
 /// every server.
 fn turns(con: &mut Connection, ms: usize) -> usize {
-    const SOME: usize = 20_000_000;
-    let began = Instant::now();
-    call!(con, "EVAL", format!("for i = 1, {SOME} do end"), 0).expect("it ends");
-    let took = usize::try_from(began.elapsed().as_micros()).expect("a short while");
+    const SOME: usize = 10_000_000;
+    // The quickest of some: on a busy machine the server gets a processor only now and then.
+    let took = (0..6).map(|_| {
+        let began = Instant::now();
+        call!(con, "EVAL", format!("for i = 1, {SOME} do end"), 0).expect("it ends");
+        usize::try_from(began.elapsed().as_micros()).expect("a short while")
+    });
+    let took = took.min().expect("some");
     SOME / took.max(1) * 1_000 * ms
 }
 
