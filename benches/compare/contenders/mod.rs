@@ -149,10 +149,10 @@ impl OnServer {
             [&["floor.rlock", "floor.unlock"], &["floor.wlock", "floor.unlock"]];
         self.contender("floor", b"+OK", counted, |lock, number| {
             let (owner, lease) = (owner(number), DEFAULT_LEASE.to_string());
-            let take = |command| words(&[command, lock, &owner, &lease]);
+            let take = |command| packed([command, lock, &owner, &lease]);
             Talk {
                 take: ["FLOOR.RLOCK", "FLOOR.WLOCK"].map(take),
-                give: ["READ", "WRITE"].map(|kind| words(&["FLOOR.UNLOCK", lock, &owner, kind])),
+                give: ["READ", "WRITE"].map(|kind| packed(["FLOOR.UNLOCK", lock, &owner, kind])),
                 ..Talk::default()
             }
         })
