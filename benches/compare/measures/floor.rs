@@ -4,11 +4,11 @@
 use super::pairs::{Cost, Costs, Turn, LOCKS};
 use super::{on, Bench};
 use crate::contenders::KINDS;
-use support::Server;
 use crate::report::{Figure, Section};
 use crate::stats::alternate;
 use std::env;
 use std::path::PathBuf;
+use support::Server;
 
 pub fn measure(bench: &mut Bench) {
     let floor = library();
