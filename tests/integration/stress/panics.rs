@@ -10,7 +10,7 @@ use support::{
     arm, assert_ok, call, disarm, error_text, int, text, unload, wait_until, Client, Server,
 };
 
-use crate::sessions::holds::{close, ok, HOUR};
+use crate::sessions::{close, ok, HOUR};
 
 /// No round makes more calls.
 const MOST_CALLS: usize = 400;
