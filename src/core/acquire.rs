@@ -1,58 +1,59 @@
-//! Who gets a hold: RLOCK, WLOCK, UPGRADE and DOWNGRADE (`docs/commands/`).
+//! Granting holds: the rules of RLOCK, WLOCK, UPGRADE and DOWNGRADE (`docs/commands/`).
 
 use super::{End, Holds, Kind, Lock, Mode, NotHeld, Others, TooMany, MAX_READS};
 
-/// What is asked for.
+/// A request for a hold.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
     /// The kind of hold.
     pub kind: Kind,
     /// The end of the new hold's lease.
     pub lease: End,
-    /// ONCE: an owner that has a live hold of this kind gets no second one,
-    /// the lease of the one that is meant is lengthened instead.
+    /// ONCE: an owner that has a live hold of this kind gets no second one. The
+    /// existing hold is lengthened instead.
     pub once: bool,
-    /// The rank of the read hold that ONCE means, counted from 0; None: the highest.
+    /// The read hold that ONCE lengthens, as an index of [`Holds::reads`]; None, and any
+    /// index beyond the last: the last.
     pub meant: Option<usize>,
 }
 
-/// A writer's reservation, as the owner who asks sees it.
+/// A writer's reservation (the option RESERVE), as the requesting owner sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reservation {
-    /// None stands.
+    /// There is none that concerns the request.
     None,
-    /// It is the owner's own.
+    /// The owner has reserved the lock.
     Own,
-    /// It is another owner's.
+    /// Another owner has reserved the lock.
     Other,
 }
 
-/// What stands in the way of a request.
+/// Why a request is not granted now. Waiting helps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The holds of others, or the owner's own read holds.
+    /// Other owners hold the lock, or the owner itself reads and wants to write.
     Held,
-    /// Another owner's reservation, on a lock that is free.
+    /// The lock is free, but another owner has reserved it.
     Reserved,
-    /// Those who wait already.
+    /// Waiters are ahead of the request.
     Queue,
 }
 
-/// The answer to a request.
+/// The decision about a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Granted: the lock as it shall be.
+    /// The request is granted. This is the lock after the grant.
     Granted(Lock),
-    /// Not now.
+    /// The request is not granted now.
     Refused(Refusal),
 }
 
-/// Why a request fails, and waiting would not help.
+/// Why a request fails. Waiting would not help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestError {
-    /// UPGRADE, of an owner without a live read hold.
+    /// The owner of an UPGRADE has no live read hold.
     NotHeld(NotHeld),
-    /// The owner has as many holds as there may be.
+    /// The owner has reached a limit of holds.
     TooMany(TooMany),
 }
 
@@ -62,7 +63,7 @@ impl From<TooMany> for RequestError {
     }
 }
 
-/// Decides a request for a read or a write hold.
+/// Decides RLOCK and WLOCK. `lock`: the snapshot for the owner.
 pub fn acquire(
     lock: &Lock,
     request: Request,
@@ -92,22 +93,21 @@ pub fn acquire(
 fn refusal(lock: &Lock, kind: Kind, reservation: Reservation) -> Option<Refusal> {
     let reserved = reservation == Reservation::Other;
     match (lock.mode(), kind) {
-        // A writer may do what it likes, nobody else may do anything.
+        // The writer may take more holds of both kinds, all other owners are refused.
         (Some(Mode::Write), _) => (lock.own.writes == 0).then_some(Refusal::Held),
-        // A reader gets in again whoever waits: it must never wait for a
-        // writer that waits for it.
+        // A reader may always read again. If it had to wait for the writer that has reserved
+        // the lock, and that writer waits for it, both would wait for ever.
         (Some(Mode::Read), Kind::Read) => {
             (reserved && lock.own.reads.is_empty()).then_some(Refusal::Held)
         }
-        // Also for an owner whose own read hold is the only one: UPGRADE is
-        // the way.
+        // This includes an owner that is the only reader: it has to use UPGRADE.
         (Some(Mode::Read), Kind::Write) => Some(Refusal::Held),
         (None, _) => reserved.then_some(Refusal::Reserved),
     }
 }
 
-/// Decides an UPGRADE, a request for a write hold: from read to write, when nobody
-/// else reads. The read holds stay inside the write hold.
+/// Decides UPGRADE: the only reader gets a write hold beside its read holds. `request` is for
+/// a write hold. `lock`: the snapshot for the owner.
 pub fn upgrade(lock: &Lock, request: Request) -> Result<Verdict, RequestError> {
     if lock.own.reads.is_empty() {
         return Err(RequestError::NotHeld(NotHeld::of(lock, Kind::Read)));
@@ -117,8 +117,8 @@ pub fn upgrade(lock: &Lock, request: Request) -> Result<Verdict, RequestError> {
     }
     let mut after = lock.clone();
     if lock.own.writes == 0 {
-        // The write lease begins with the holds that are left, not with what a
-        // holder that is gone may have left on the hash.
+        // The write lease must not take over the end of a reader that is gone: the hash may
+        // still have it.
         after.end = lock.latest_read();
     }
     after.lengthen(request.lease);
@@ -128,8 +128,8 @@ pub fn upgrade(lock: &Lock, request: Request) -> Result<Verdict, RequestError> {
     Ok(Verdict::Granted(after))
 }
 
-/// Decides a DOWNGRADE: all write holds become one read hold, or, where the
-/// owner reads already, lengthen its highest.
+/// Decides DOWNGRADE: all write holds become one read hold that ends at `lease`. If the owner
+/// has read holds already, the last of them is lengthened instead.
 pub fn downgrade(lock: &Lock, lease: End) -> Result<Lock, NotHeld> {
     if lock.own.writes == 0 {
         return Err(NotHeld::of(lock, Kind::Write));
@@ -156,7 +156,7 @@ fn push_read(own: &mut Holds, lease: End) -> Result<(), TooMany> {
 }
 
 fn push_write(own: &mut Holds) -> Result<(), TooMany> {
-    // Redis counts in signed 64-bit integers, and so do Redisson's scripts.
+    // The limit is that of HINCRBY, which Redisson's scripts use: a signed 64-bit integer.
     if own.writes >= i64::MAX as u64 {
         return Err(TooMany::Writes);
     }

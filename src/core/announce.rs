@@ -1,19 +1,19 @@
-//! What is announced on the lock's channel (`docs/announcements.md`).
+//! Messages on the lock's channel (`docs/announcements.md`).
 
 use super::Mode;
 
 /// A message on the lock's channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Announcement {
-    /// The last read hold went.
+    /// The last read hold ended.
     ReadFreed,
-    /// A write hold ended, or a writer's reservation was forced away.
+    /// The last write hold of the writer ended, or FORCEUNLOCK removed a reservation.
     WriteEnded,
 }
 
-/// What a change from `before` (the mode that the hash told) announces.
-/// `lapsed` says that the lock was found to be free in spite of its hash, so
-/// that whatever it is now, its last holder went.
+/// The message that announces a change of mode. `before`: the mode in the hash; None: there was
+/// no hash. `after`: the mode after the change. `lapsed`: all holds in the hash had lapsed
+/// before the change, so their end is announced whatever `after` is.
 pub fn announcement(
     before: Option<Mode>,
     lapsed: bool,

@@ -2,27 +2,29 @@
 
 use super::TooMany;
 
-/// A fencing token: a number that is larger than all that were handed out for
-/// the lock before.
+/// A fencing token: 1 to [`MAX_TOKEN`]. Each new token of a lock is larger than all earlier
+/// tokens of that lock.
 pub type Token = i64;
 
-/// The largest there can be, 2^53 - 1: what Lua, JavaScript and JSON can count
-/// exactly.
+/// The largest token, 2^53 - 1: Lua, JavaScript and JSON can represent integers exactly up to
+/// this one.
 pub const MAX_TOKEN: Token = (1 << 53) - 1;
 
-/// The last token that was handed out; 0: none.
+/// The last token of a lock, from two sources; 0: none.
 #[derive(Clone, Copy, Debug)]
 pub struct LastToken {
-    /// As the fence key tells it.
+    /// The value of the fence key.
     pub stored: Token,
-    /// As it is remembered.
+    /// The token that memory has.
     pub known: Token,
 }
 
-/// The token that a write hold is granted with. `of_tenure`: the one that the
-/// owner was given since it began to write; it is repeated if it is still the
-/// last. `clock`: the unix time in µs, by which tokens go on increasing when the
-/// last one is lost.
+/// The token of a write hold. Fails with [`TooMany::Tokens`] if it would be larger than
+/// [`MAX_TOKEN`].
+///
+/// `of_tenure`: the token that the owner got earlier in this period of writing. It is repeated
+/// while the fence key still has it. `clock`: the unix time in µs. A new token is never smaller,
+/// so tokens go on increasing even if the fence key is lost.
 pub fn token(last: LastToken, of_tenure: Option<Token>, clock: i64) -> Result<Token, TooMany> {
     if of_tenure == Some(last.stored) {
         return Ok(last.stored);
@@ -49,23 +51,23 @@ mod tests {
         assert_eq!(token(last(999), None, 1_000), Ok(1_000));
         assert_eq!(token(last(1_000), None, 1_000), Ok(1_001));
         assert_eq!(token(last(5_000), None, 1_000), Ok(5_001));
-        // A clock that was never set.
+        // The clock is before 1970.
         assert_eq!(token(last(0), None, -1), Ok(1));
     }
 
     #[test]
     fn a_tenure_keeps_its_token_while_it_is_the_last() {
         assert_eq!(token(last(1_000), Some(1_000), 2_000), Ok(1_000));
-        // Somebody has written to the key, or it is gone.
+        // An external change wrote the fence key, then one removed it.
         assert_eq!(token(last(1_001), Some(1_000), 900), Ok(1_002));
         assert_eq!(token(last(0), Some(1_000), 2_000), Ok(2_000));
-        // The clock was set back besides.
+        // The key is gone and the clock was set back: memory has the last token.
         let lost = LastToken { stored: 0, known: 1_000 };
         assert_eq!(token(lost, Some(1_000), 900), Ok(1_001));
     }
 
     #[test]
-    fn beyond_the_largest_there_is_none() {
+    fn there_is_no_token_beyond_the_largest() {
         assert_eq!(token(last(MAX_TOKEN - 1), None, 0), Ok(MAX_TOKEN));
         assert_eq!(token(last(MAX_TOKEN), Some(MAX_TOKEN), 0), Ok(MAX_TOKEN));
         for stored in [MAX_TOKEN, MAX_TOKEN + 1, i64::MAX] {
@@ -74,7 +76,7 @@ mod tests {
         assert_eq!(token(last(0), None, MAX_TOKEN + 1), Err(TooMany::Tokens));
     }
 
-    /// A clock: mostly one of this century, else any.
+    /// A clock in µs: mostly of this century, else any value.
     fn clock() -> impl Strategy<Value = i64> {
         prop_oneof![4 => 1_700_000_000_000_000_i64..4_000_000_000_000_000, 1 => any::<i64>()]
     }
@@ -98,8 +100,8 @@ mod tests {
             }
         }
 
-        /// Whatever the clock does, and where it only goes forward also when the
-        /// last token is forgotten now and then.
+        /// Tokens increase with any clock while the last token is kept. They also increase
+        /// when the last token is sometimes forgotten, if the clock only goes forward.
         #[test]
         fn tokens_increase(
             steps in proptest::collection::vec((clock(), any::<bool>()), 1..100),
@@ -108,7 +110,7 @@ mod tests {
             let (mut stored, mut highest, mut now) = (0, 0, 0_i64);
             for (clock, forget) in steps {
                 if forgetful {
-                    // Less than a token for each µs.
+                    // The clock goes forward by 1 µs or more for each token.
                     now = now.saturating_add(clock.rem_euclid(1_000)).saturating_add(1);
                     if forget {
                         stored = 0;

@@ -1,4 +1,4 @@
-//! What a lock looks like to one owner.
+//! A lock as one owner sees it.
 
 use super::{End, Millis};
 use smallvec::SmallVec;
@@ -8,20 +8,20 @@ use smallvec::SmallVec;
 pub enum Mode {
     /// Held by readers only.
     Read,
-    /// Held by a writer, who may read as well.
+    /// Held by one writer, which may have read holds as well.
     Write,
 }
 
 /// The kind of a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Shared.
+    /// A read hold, which is shared.
     Read,
-    /// Exclusive.
+    /// A write hold, which is exclusive.
     Write,
 }
 
-/// Ends of holds. Most owners have one or two.
+/// Ends of holds. Most owners have at most two, which are stored inline.
 pub type Ends = SmallVec<[End; 2]>;
 
 /// The live holds of one owner on one lock.
@@ -29,55 +29,56 @@ pub type Ends = SmallVec<[End; 2]>;
 pub struct Holds {
     /// The ends of the read holds, lowest number first.
     pub reads: Ends,
-    /// How many write holds. They share one lease: that of the lock.
+    /// The number of write holds. They share one lease: [`Lock::end`].
     pub writes: u64,
 }
 
 impl Holds {
-    /// How many of both kinds.
+    /// The number of holds of both kinds.
     pub fn count(&self) -> u64 {
         self.writes.saturating_add(self.reads.len() as u64)
     }
 
-    /// Whether there is none of either kind.
+    /// Whether there is no hold of either kind.
     pub fn is_empty(&self) -> bool {
         self.reads.is_empty() && self.writes == 0
     }
 }
 
-/// The live holds of everybody else on the lock.
+/// The live holds of other owners on the lock, as far as the read scope asks for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Others {
-    /// Nobody else holds it.
+    /// No other owner holds it; or the read scope asks for the mode only, which the owner's
+    /// own holds tell already.
     None,
-    /// Somebody else reads; nobody else writes.
+    /// Other owners read, and no other owner writes.
     Readers {
-        /// The latest end of their holds, where somebody looked at them all.
+        /// The latest end of their holds; None: the read scope does not ask for it.
         latest: Option<End>,
     },
-    /// Somebody else writes.
+    /// Another owner writes.
     Writer,
 }
 
-/// A lock as one owner sees it. Lapsed holds are not in it.
+/// A snapshot: a lock as one owner sees it. Lapsed holds are not in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lock {
-    /// The holds of the owner who asks.
+    /// The holds of the requesting owner.
     pub own: Holds,
-    /// The holds of the others.
+    /// The holds of other owners.
     pub others: Others,
-    /// The end of the hash, which is the lease of a write hold. Without
+    /// When the hash expires; in write mode this is the end of the write lease. It has no
     /// meaning for a free lock.
     pub end: End,
 }
 
 impl Lock {
-    /// A lock that nobody holds.
+    /// A free lock.
     pub fn free() -> Lock {
         Lock { own: Holds::default(), others: Others::None, end: End::Never }
     }
 
-    /// The mode that its holds make; None when it is free.
+    /// The mode that follows from the holds; None: the lock is free.
     pub fn mode(&self) -> Option<Mode> {
         if self.own.writes > 0 || self.others == Others::Writer {
             Some(Mode::Write)
@@ -88,15 +89,14 @@ impl Lock {
         }
     }
 
-    /// Whether nobody holds it.
+    /// Whether there is no hold.
     pub fn is_free(&self) -> bool {
         self.mode().is_none()
     }
 
-    /// The end that the hash shall have once only readers are left: the latest
-    /// of theirs. A hash without expiry keeps none (`docs/keys.md`), and where
-    /// nobody looked at the other readers the end stays what it is, for it must
-    /// never fall below theirs.
+    /// When the hash has to expire once only read holds remain: at the latest of their ends.
+    /// A hash without expiry stays without (`docs/keys.md`). If the snapshot lacks the ends of
+    /// other readers, the hash keeps its end, which is never before theirs.
     pub(super) fn latest_read(&self) -> End {
         let others = match self.others {
             Others::Readers { latest } => latest.unwrap_or(self.end),

@@ -1,7 +1,6 @@
-//! The rules of the lock, pure: no server, no clock, no I/O. Time comes in as
-//! a parameter, a lock as a [`Lock`] value, and what comes out is the lock as
-//! it shall be. Whoever wants to know who may hold what reads this folder and
-//! nothing else.
+//! The rules of the lock. They use no server, no clock and no I/O. A rule gets a lock as a
+//! [`Lock`] value and times as parameters, and returns the lock after the change. All
+//! decisions about who may hold a lock are in this folder.
 #![forbid(unsafe_code)]
 
 mod acquire;

@@ -1,11 +1,11 @@
-//! Giving back: UNLOCK (`docs/commands/unlock.md`).
+//! Giving back holds: the rule of UNLOCK (`docs/commands/unlock.md`).
 
 use super::{Holds, Kind, Lock, Mode, Others};
 
-/// Which hold UNLOCK gives back.
+/// Which holds UNLOCK gives back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
-    /// The kind that the owner holds; if both, a read hold.
+    /// One hold: a read hold if the owner has one, else a write hold.
     Any,
     /// One hold of this kind.
     One(Kind),
@@ -13,14 +13,14 @@ pub enum Which {
     All,
 }
 
-/// Why an owner has nothing to give back.
+/// Why an owner lacks the hold that its command needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotHeld {
-    /// Nobody holds the lock.
+    /// The lock is free.
     Free,
-    /// The owner holds it, but in this mode.
+    /// The owner holds the lock, but only in this mode.
     OtherMode(Mode),
-    /// Others hold it, in this mode.
+    /// Only other owners hold the lock, in this mode.
     Others(Mode),
 }
 
@@ -48,8 +48,8 @@ pub fn kind_to_release(lock: &Lock, which: Which) -> Option<Kind> {
     }
 }
 
-/// Decides an UNLOCK: the lock as it shall be. `rank`: which of the owner's
-/// read holds goes, counted from 0; None: the highest.
+/// Decides UNLOCK and returns the lock after it. `rank`: which read hold is given back, as an
+/// index of [`Holds::reads`]; None, and any index beyond the last: the last.
 pub fn release(lock: &Lock, which: Which, rank: Option<usize>) -> Result<Lock, NotHeld> {
     let kind = kind_to_release(lock, which);
     if lock.others == Others::None && is_last(&lock.own, kind) {
@@ -66,7 +66,7 @@ pub fn release(lock: &Lock, which: Which, rank: Option<usize>) -> Result<Lock, N
         Some(Kind::Read) => give_read(&mut after, rank)?,
     }
     match after.mode() {
-        // Never shortened: it is the write lease.
+        // The end is the write lease, which no command shortens.
         Some(Mode::Write) => {}
         Some(Mode::Read) => after.end = after.latest_read(),
         None => after = Lock::free(),
@@ -74,7 +74,7 @@ pub fn release(lock: &Lock, which: Which, rank: Option<usize>) -> Result<Lock, N
     Ok(after)
 }
 
-/// Whether the owner has only what it gives back.
+/// Whether the owner gives back all that it has. `kind`: None: all holds.
 fn is_last(own: &Holds, kind: Option<Kind>) -> bool {
     match kind {
         None => !own.is_empty(),

@@ -1,9 +1,9 @@
-//! Living longer: RENEW (`docs/commands/renew.md`).
+//! Renewing holds: the rule of RENEW (`docs/commands/renew.md`).
 
 use super::{End, Kind, Lock, NotHeld};
 
-/// Decides a RENEW: every live hold of the owner ends at the later of its end
-/// and `lease`, and the lock follows.
+/// Decides RENEW and returns the lock after it: every live hold of the owner lives at least
+/// until `lease`.
 pub fn renew(lock: &Lock, lease: End) -> Result<Lock, NotHeld> {
     if lock.own.is_empty() {
         return Err(NotHeld::of(lock, Kind::Read));

@@ -1,23 +1,24 @@
-//! What becomes of a request: RLOCK, WLOCK and UPGRADE, in its turn or behind those that
-//! wait.
+//! The decision about a request (RLOCK, WLOCK, UPGRADE) from all that matters: the lock, its
+//! reservation and its waiters.
 
 use super::{
     acquire, upgrade, End, Kind, Lock, Mode, Policy, Refusal, Request, RequestError, Reservation,
     Verdict, Want,
 };
 
-/// What is asked for, beside the kind of hold.
+/// The details of a request, beside its kind.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
     /// The end of the new hold's lease.
     pub lease: End,
-    /// ONCE.
+    /// Whether the option ONCE was given.
     pub once: bool,
-    /// The rank of the read hold that ONCE means, counted from 0; None: the highest.
+    /// The read hold that ONCE lengthens, see [`Request::meant`].
     pub meant: Option<usize>,
 }
 
-/// Decides a request. `is_behind`: it is held up by those that wait.
+/// Decides a request. `is_behind`: waiters hold it up
+/// ([`WaitList::holds_up`](super::wait::WaitList::holds_up)).
 pub fn decide(
     lock: &Lock,
     want: Want,
@@ -35,8 +36,8 @@ pub fn decide(
     }
 }
 
-/// A reservation, as the owner sees it that asks. `by`: the owner whose reservation
-/// stands.
+/// A lock's reservation, as the requesting `owner` sees it. `by`: the owner that has reserved
+/// the lock. `lock`: the snapshot for `owner`.
 pub fn reservation(
     by: Option<&[u8]>,
     owner: &[u8],
@@ -45,10 +46,10 @@ pub fn reservation(
     policy: Policy,
 ) -> Reservation {
     match by {
-        // A holder is not held up by a reservation, nor does it consume one.
+        // A holder may always read. Its read does not use up its own reservation either.
         Some(_) if want == Want::Read && !lock.own.is_empty() => Reservation::None,
         Some(by) if by == owner => Reservation::Own,
-        Some(_) if want == Want::Upgrade || joins_whoever_waits(want, lock, policy) => {
+        Some(_) if want == Want::Upgrade || ignores_reservation(want, lock, policy) => {
             Reservation::None
         }
         Some(_) => Reservation::Other,
@@ -56,13 +57,15 @@ pub fn reservation(
     }
 }
 
-/// Whether the policy lets a reader join, whoever waits or has reserved.
-fn joins_whoever_waits(want: Want, lock: &Lock, policy: Policy) -> bool {
+/// Whether the policy lets a reader join the readers of a lock in spite of a reservation.
+fn ignores_reservation(want: Want, lock: &Lock, policy: Policy) -> bool {
     policy == Policy::PreferReaders && want == Want::Read && lock.mode() == Some(Mode::Read)
 }
 
-/// Whether all that wait are served after a grant, and not only the owner's others:
-/// readers that a reservation held up may join a lock that is read now.
+/// Whether a grant may let waiters of other owners in, so that the whole queue has to be
+/// served after it, and not only the owner's other waiters. Under prefer-readers a granted
+/// read hold puts the lock into read mode, and waiting readers may join in spite of a
+/// reservation.
 pub fn lets_others_in(want: Want, policy: Policy) -> bool {
     want == Want::Read && policy == Policy::PreferReaders
 }

@@ -1,4 +1,4 @@
-//! Points in time, as the server counts expiry: unix time in ms.
+//! Points in time, counted like the server's expiry: unix time in ms.
 
 /// A duration or a unix time, in ms.
 pub type Millis = i64;
@@ -6,15 +6,15 @@ pub type Millis = i64;
 /// When a hold, a lock or a reservation ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum End {
-    /// The last ms in which it lives, a unix time.
+    /// The last ms of its life, as a unix time.
     At(Millis),
-    /// It has no expiry (somebody used PERSIST). Later than any other end.
+    /// It has no expiry, for example after PERSIST. This is later than any other end.
     Never,
 }
 
 impl End {
-    /// The end of a lease of `lease` ms that starts `now`. None when `lease`
-    /// is below 1 or the end does not fit the server's expiry.
+    /// The end of a lease of `lease` ms that starts `now`. None when `lease` is below 1, or
+    /// when the end does not fit into 64 bits, in which the server counts expiry.
     pub fn of_lease(now: Millis, lease: Millis) -> Option<End> {
         if lease < 1 {
             return None;
@@ -22,13 +22,13 @@ impl End {
         now.checked_add(lease).map(End::At)
     }
 
-    /// A lease lives while now ≤ its end.
+    /// Whether it is over at `now`. A lease lives while `now` ≤ its end.
     pub fn is_past(self, now: Millis) -> bool {
         matches!(self, End::At(end) if now > end)
     }
 
-    /// The ms left at `now`: at least 1 while it lives, for 0 would read as
-    /// "ended"; None when it never ends.
+    /// The ms that remain at `now`, at least 1, because 0 means "ended" in replies. None: it
+    /// never ends.
     pub fn remaining(self, now: Millis) -> Option<Millis> {
         match self {
             End::At(end) => Some(end.saturating_sub(now).max(1)),

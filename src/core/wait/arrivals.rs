@@ -3,31 +3,31 @@
 use super::WaiterId;
 use std::collections::BTreeMap;
 
-/// The waiters of one owner, in the order of arrival, each with what else there
-/// is to know of it. Most owners have one, which takes no memory of its own.
+/// The waiters of one owner, in the order of arrival, each with a value. Most owners have
+/// one waiter: it is stored inline, without an allocation.
 #[derive(Debug)]
 pub enum Arrivals<T> {
-    /// The only one.
+    /// One waiter.
     One(WaiterId, T),
-    /// Several, or once there were.
+    /// Any number of waiters. It stays a map when waiters are removed.
     More(BTreeMap<WaiterId, T>),
 }
 
 impl<T: Copy> Arrivals<T> {
-    /// Adds one.
-    pub fn insert(&mut self, id: WaiterId, what: T) {
+    /// Adds a waiter.
+    pub fn insert(&mut self, id: WaiterId, value: T) {
         match self {
             Arrivals::One(first, of_first) => {
-                *self = Arrivals::More(BTreeMap::from([(*first, *of_first), (id, what)]));
+                *self = Arrivals::More(BTreeMap::from([(*first, *of_first), (id, value)]));
             }
             Arrivals::More(all) => {
-                all.insert(id, what);
+                all.insert(id, value);
             }
         }
     }
 
-    /// Removes one. How many are left; where that is none, it is for the caller
-    /// to let go of the whole.
+    /// Removes a waiter and returns how many remain. On 0 the caller must drop the whole
+    /// value: [`Arrivals::One`] cannot be empty.
     pub fn remove(&mut self, id: WaiterId) -> usize {
         match self {
             Arrivals::One(one, _) => usize::from(*one != id),
@@ -38,12 +38,12 @@ impl<T: Copy> Arrivals<T> {
         }
     }
 
-    /// All of them.
+    /// All waiters, in the order of arrival.
     pub fn iter(&self) -> impl Iterator<Item = (WaiterId, T)> + '_ {
         let (one, more) = match self {
-            Arrivals::One(id, what) => (Some((*id, *what)), None),
+            Arrivals::One(id, value) => (Some((*id, *value)), None),
             Arrivals::More(all) => (None, Some(all)),
         };
-        one.into_iter().chain(more.into_iter().flatten().map(|(&id, &what)| (id, what)))
+        one.into_iter().chain(more.into_iter().flatten().map(|(&id, &value)| (id, value)))
     }
 }

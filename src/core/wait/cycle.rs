@@ -1,39 +1,49 @@
-//! A search for a circle in a graph of owners.
+//! The search for a circle in the waits-for graph: a depth-first search.
+//!
+//! The nodes are owners. An edge from ann to bob says that ann waits for bob. Each edge also
+//! has the waiter with whose arrival it began, called `since`. Waiters are numbered by
+//! arrival, so the largest `since` in a circle names the waiter that closed it, the youngest:
+//!
+//! ```text
+//! ann --(since 1)--> bob --(since 3)--> cat --(since 2)--> ann
+//! ```
+//!
+//! Waiter 3 closed this circle. It gets the error, and the others go on waiting.
 
 use super::{OwnerId, WaiterId};
 use hashbrown::HashSet;
 use std::collections::BTreeMap;
 
-/// The owners that one waits for, each with the waiter that came last of those
-/// without which it would not.
+/// The owners that one owner waits for: its edges, each with its `since`.
 #[derive(Debug, Default)]
 pub struct Blockers(BTreeMap<OwnerId, WaiterId>);
 
 impl Blockers {
-    /// How many there are.
+    /// The number of edges.
     #[cfg(test)]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Adds one. Of several reasons to wait for it the oldest counts.
+    /// Adds an edge. An owner may have more than one reason to wait for another: the edge
+    /// began with the oldest of them.
     pub fn add(&mut self, owner: &OwnerId, since: WaiterId) {
         let known = self.0.entry(owner.clone()).or_insert(since);
         *known = since.min(*known);
     }
 }
 
-/// Owners that wait for each other, each for the next, the last for the first.
+/// Owners that wait for each other: each for the next, the last for the first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Circle {
-    /// The owners.
+    /// The owners, in the order of the circle.
     pub owners: Vec<OwnerId>,
-    /// The waiter that came last of those without which there was no circle.
+    /// The waiter that closed the circle: before it arrived there was none.
     pub youngest: WaiterId,
 }
 
 impl Circle {
-    /// The owners, beginning with this one.
+    /// The owners in the order of the circle, from this one on.
     pub fn starting_with(self, owner: &OwnerId) -> Vec<OwnerId> {
         let mut owners = self.owners;
         if let Some(at) = owners.iter().position(|one| one == owner) {
@@ -43,17 +53,17 @@ impl Circle {
     }
 }
 
-/// Finds a circle through `start`, which is its first. `blockers` gives the
-/// owners that one waits for: every other owner that holds the
-/// lock, or that stands ahead in its queue and makes it wait. It may leave out
-/// those that it has given before in this search, but never `start`.
+/// Finds a circle through `start`, which is the first of its owners. `blockers` returns the
+/// edges of an owner. It may leave out an edge to an owner that it returned earlier in this
+/// search, because each owner is visited once; but never an edge to `start`.
 pub fn find_cycle(
     start: &OwnerId,
     mut blockers: impl FnMut(&OwnerId) -> Blockers,
 ) -> Option<Circle> {
     let mut visited: HashSet<OwnerId> = HashSet::new();
-    // A path, and beside each of its owners those that are still to be tried.
+    // The path from `start`, each owner with the `since` of the edge that leads to it.
     let mut path = vec![(start.clone(), 0)];
+    // For each owner of the path the edges that are not yet tried.
     let mut open = vec![blockers(start).0];
     while let Some(untried) = open.last_mut() {
         match untried.pop_last() {
@@ -109,12 +119,12 @@ mod tests {
     }
 
     #[test]
-    fn a_circle_that_start_is_not_part_of_is_not_its_own() {
+    fn a_circle_without_start_is_not_found() {
         assert_eq!(cycle(&[("a", "b"), ("b", "c"), ("c", "b")], "a"), None);
     }
 
     #[test]
-    fn the_youngest_is_the_one_who_closed_the_circle() {
+    fn the_youngest_waiter_is_the_one_that_closed_the_circle() {
         let edges = [("a", "b"), ("c", "a"), ("b", "c"), ("b", "x"), ("b", "c")];
         for start in ["a", "b", "c"] {
             assert_eq!(circle(&edges, start).map(|circle| circle.youngest), Some(3));

@@ -1,4 +1,4 @@
-//! Into the queue.
+//! Entering a queue.
 
 use super::deadlock::{break_circle, circle_through};
 use super::{Circle, Locks, OwnerId, WaitList, Waiter, WaiterId, Want};
@@ -7,17 +7,20 @@ use crate::core::{Lock, Mode};
 /// Why a request may not wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Denied {
-    /// As many wait as may.
+    /// The setting `max-waiters` is reached.
     TooManyWaiters,
-    /// Another owner waits to upgrade, and both would wait for each other.
+    /// This other owner waits to upgrade the same lock: each would wait for the other to
+    /// stop reading.
     OtherUpgrade(OwnerId),
-    /// These owners would wait for each other, the first is its own.
+    /// These owners would wait for each other. The first is the request's own; it is the
+    /// only one when the owner would wait for itself.
     Deadlock(Vec<OwnerId>),
 }
 
-/// Adds a request to the end of the queue, unless it would wait for itself. `lock`: as
-/// its owner sees it. A request that closes a circle is denied. A circle that was there
-/// before, and that no search has met yet, is broken as always: its youngest is told.
+/// Adds a request to the end of its queues. `lock`: the snapshot for its owner.
+///
+/// A request that closes a circle is denied. The search may also find an older circle, which
+/// no search has found before. Then that circle's youngest waiter gets the error instead.
 pub fn enter<S: Locks>(
     locks: &mut S,
     lock: &Lock,
@@ -63,9 +66,12 @@ fn check<L: Clone + Eq + std::hash::Hash, R>(
     Ok(())
 }
 
-/// A circle through an owner that has just begun to wait. Where its lock is the only one
-/// that is waited for, those that wait do so one way: nobody waits for one that came last
-/// and holds nothing there.
+/// A circle through an owner that has just begun to wait. `lock`: the snapshot for it.
+///
+/// There is none while only one lock has waiters, each owner waits in one place, and the new
+/// waiter holds nothing. Each wait then leads to an earlier turn or to a holder. A holder
+/// that waits for its own lock waits for an upgrade, which has the earliest turn of all. So
+/// no way leads back to the new waiter.
 fn circle_closed_by<S: Locks>(locks: &S, owner: &OwnerId, lock: &Lock) -> Option<Circle> {
     let waits = locks.waits();
     if waits.queue_count() == 1 && waits.in_many_places().is_empty() && lock.own.is_empty() {

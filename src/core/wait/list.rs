@@ -1,4 +1,4 @@
-//! All that wait.
+//! The list of all waiters.
 
 use super::arrivals::Arrivals;
 use super::{OwnerId, Policy, Queue, WaiterId, Want};
@@ -9,55 +9,59 @@ use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hash;
 
-/// A place in a queue: the lock that is waited for, and what for.
+/// What a waiter waits for: a kind of hold on a lock.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place<L> {
     /// The lock.
     pub lock: L,
-    /// The kind of hold.
+    /// The kind of request.
     pub want: Want,
 }
 
 /// A request that waits.
 #[derive(Clone, Debug)]
 pub struct Waiter<L, R> {
-    /// Whose it is.
+    /// The owner that the client speaks for.
     pub owner: OwnerId,
-    /// Where it stands: today in one queue.
+    /// The waiter's places. Today each waiter has exactly one.
     pub places: SmallVec<[Place<L>; 1]>,
-    /// All else that was asked for.
+    /// The rest of the request, for the implementor of [`Locks`](super::Locks).
     pub request: R,
 }
 
-/// What an operator can set of the waiting.
+/// The settings of an operator that concern waiting.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rules {
-    /// Who goes first.
+    /// The order of service.
     pub policy: Policy,
-    /// Whether circles of waiters are searched for.
+    /// Whether circles of waiting owners are searched for.
     pub deadlock_detection: bool,
-    /// How many may wait; 0: any number.
+    /// How many waiters there may be, over all locks; 0: any number.
     pub max_waiters: usize,
 }
 
 /// All waiters, by their locks and by their owners.
 #[derive(Debug)]
 pub struct WaitList<L, R> {
-    /// What an operator has set.
+    /// The settings of an operator.
     pub rules: Rules,
-    /// Whether circles among those that wait already are to be searched for. No circle is
-    /// searched for until then: some may be served first, and wait no longer.
+    /// Whether the waiters that are here already have to be searched for circles, because a
+    /// setting changed. The engine does so after it has served the queues, since a grant can
+    /// dissolve a circle. Until it resets this field, no other search runs.
     pub needs_search: bool,
     queues: HashMap<L, Box<Queue>>,
     waiters: BTreeMap<WaiterId, Waiter<L, R>>,
     of_owner: HashMap<OwnerId, Arrivals<()>>,
-    /// The owners that wait in several places: for several locks, or for several kinds
-    /// of holds on one. Only through these can a place in a queue be part of a circle.
+    /// The owners that wait in more than one place: for more than one lock, or for more than
+    /// one kind of hold on a lock. A circle that leads back to a later turn in a queue does so
+    /// through such an owner or through a holder.
     in_many_places: HashSet<OwnerId>,
-    /// The owners that lost one of several waiters since they were searched: the others
-    /// may have stood in its place, and may wait for somebody else now.
+    /// The owners that lost one of their waiters, and keep others, since the last search
+    /// through them. The others may have had its turn. Theirs is later now, so they may wait
+    /// for more owners.
     to_search: BTreeSet<OwnerId>,
-    last: WaiterId,
+    /// The number of the latest waiter; 0: there was none yet.
+    last_id: WaiterId,
 }
 
 impl<L, R> Default for WaitList<L, R> {
@@ -70,58 +74,58 @@ impl<L, R> Default for WaitList<L, R> {
             of_owner: HashMap::default(),
             in_many_places: HashSet::default(),
             to_search: BTreeSet::default(),
-            last: 0,
+            last_id: 0,
         }
     }
 }
 
 impl<L: Clone + Eq + Hash, R> WaitList<L, R> {
-    /// Whether nobody waits.
+    /// Whether there is no waiter.
     pub fn is_empty(&self) -> bool {
         self.waiters.is_empty()
     }
 
-    /// How many waiters there are.
+    /// The number of waiters, over all locks.
     pub fn len(&self) -> usize {
         self.waiters.len()
     }
 
-    /// For how many locks they wait.
+    /// The number of locks that have waiters.
     pub fn queue_count(&self) -> usize {
         self.queues.len()
     }
 
-    /// The locks that are waited for.
+    /// The locks that have waiters.
     pub fn locks(&self) -> impl Iterator<Item = &L> {
         self.queues.keys()
     }
 
-    /// The lock of this name, if it is waited for.
+    /// The lock of this name, if it has waiters.
     pub fn lock<Q: Equivalent<L> + Hash + ?Sized>(&self, lock: &Q) -> Option<L> {
         self.queues.get_key_value(lock).map(|(lock, _)| lock.clone())
     }
 
-    /// Those that wait for a lock. There is no queue without waiters.
+    /// The queue of a lock; None: the lock has no waiters.
     pub fn queue<Q: Equivalent<L> + Hash + ?Sized>(&self, lock: &Q) -> Option<&Queue> {
         self.queues.get(lock).map(Box::as_ref)
     }
 
-    /// The same, to change what is noted there of the lock.
+    /// The queue of a lock, to change the hint that it keeps ([`Queue::writer`]).
     pub fn queue_mut<Q: Equivalent<L> + Hash + ?Sized>(&mut self, lock: &Q) -> Option<&mut Queue> {
         self.queues.get_mut(lock).map(Box::as_mut)
     }
 
-    /// A waiter.
+    /// The waiter of this number, if it still waits.
     pub fn get(&self, id: WaiterId) -> Option<&Waiter<L, R>> {
         self.waiters.get(&id)
     }
 
-    /// The same, to change its request.
+    /// The request of a waiter, to be changed.
     pub fn request_mut(&mut self, id: WaiterId) -> Option<&mut R> {
         self.waiters.get_mut(&id).map(|waiter| &mut waiter.request)
     }
 
-    /// The one that has waited longest.
+    /// The waiter that arrived first.
     pub fn first(&self) -> Option<WaiterId> {
         self.waiters.keys().next().copied()
     }
@@ -137,28 +141,30 @@ impl<L: Clone + Eq + Hash, R> WaitList<L, R> {
         self.waiters.iter().map(|(id, waiter)| (*id, waiter))
     }
 
-    /// Those of an owner, in the order of their arrival.
+    /// The waiters of an owner, in the order of their arrival.
     pub fn of_owner(&self, owner: &[u8]) -> impl Iterator<Item = (WaiterId, &Waiter<L, R>)> {
         let ids = self.of_owner.get(owner).into_iter().flat_map(Arrivals::iter);
         ids.filter_map(|(id, ())| Some((id, self.waiters.get(&id)?)))
     }
 
-    /// The owners that wait.
+    /// The owners that have waiters.
     pub fn owners(&self) -> impl ExactSizeIterator<Item = &OwnerId> {
         self.of_owner.keys()
     }
 
-    /// An owner's name as its waiters share it, if it has any.
+    /// The shared copy of this owner's name; None: the owner has no waiters.
     pub fn owner(&self, owner: &[u8]) -> Option<&OwnerId> {
         self.of_owner.get_key_value(owner).map(|(owner, _)| owner)
     }
 
-    /// The owners that wait in several places.
+    /// The owners that wait in more than one place: for more than one lock, or for more than
+    /// one kind of hold on a lock.
     pub fn in_many_places(&self) -> &HashSet<OwnerId> {
         &self.in_many_places
     }
 
-    /// Whether those that wait hold a new request up. `lock`: as its owner sees it.
+    /// Whether waiters of the lock `name` hold up a new request. `lock`: the snapshot for
+    /// its owner.
     pub fn holds_up<Q: Equivalent<L> + Hash + ?Sized>(
         &self,
         name: &Q,
@@ -174,8 +180,9 @@ impl<L: Clone + Eq + Hash, R> WaitList<L, R> {
             })
     }
 
-    /// Whether a refused writer may leave a reservation: the owner may have one already,
-    /// and those that wait came later.
+    /// Whether a refused writer may reserve the lock. It may when the lock has no waiters,
+    /// because a reservation goes ahead of them. It also may when its owner has the
+    /// reservation already: that is ahead of the waiters in any case.
     pub fn may_reserve<Q: Equivalent<L> + Hash + ?Sized>(
         &self,
         lock: &Q,
@@ -188,10 +195,10 @@ impl<L: Clone + Eq + Hash, R> WaitList<L, R> {
         }
     }
 
-    /// Adds a waiter behind all others of its kind.
+    /// Adds a waiter at the end of the lines for its places.
     pub(in crate::core) fn add(&mut self, waiter: Waiter<L, R>) -> WaiterId {
-        self.last += 1;
-        let id = self.last;
+        self.last_id += 1;
+        let id = self.last_id;
         let owner = waiter.owner.clone();
         for Place { lock, want } in &waiter.places {
             self.queues.entry(lock.clone()).or_default().push(id, *want, owner.clone());
@@ -210,7 +217,7 @@ impl<L: Clone + Eq + Hash, R> WaitList<L, R> {
         id
     }
 
-    /// Takes a waiter off the list and out of all its queues.
+    /// Removes a waiter from the list and from all its queues.
     pub fn remove(&mut self, id: WaiterId) -> Option<Waiter<L, R>> {
         let waiter = self.waiters.remove(&id)?;
         for Place { lock, want } in &waiter.places {
@@ -238,18 +245,18 @@ impl<L: Clone + Eq + Hash, R> WaitList<L, R> {
         Some(waiter)
     }
 
-    /// An owner that lost one of several waiters, and is searched now.
+    /// The next owner that lost one of its waiters. The caller searches through it.
     pub(super) fn pop_to_search(&mut self) -> Option<OwnerId> {
         self.to_search.pop_first()
     }
 
-    /// The owners that lost one of several waiters since they were searched.
+    /// The owners that [`pop_to_search`](WaitList::pop_to_search) will return.
     #[cfg(test)]
     pub fn to_search(&self) -> &BTreeSet<OwnerId> {
         &self.to_search
     }
 
-    /// Makes it these.
+    /// Replaces the owners that [`pop_to_search`](WaitList::pop_to_search) will return.
     #[cfg(test)]
     pub fn set_to_search(&mut self, owners: BTreeSet<OwnerId>) {
         self.to_search = owners;
@@ -268,12 +275,12 @@ impl<L, R> Waiter<L, R> {
         Waiter { owner, places: SmallVec::from([Place { lock, want }]), request }
     }
 
-    /// The lock that it waits for.
+    /// The lock of the waiter's first place.
     pub fn lock(&self) -> &L {
         &self.places[0].lock
     }
 
-    /// What it wants of that.
+    /// The kind of request of the waiter's first place.
     pub fn want(&self) -> Want {
         self.places[0].want
     }

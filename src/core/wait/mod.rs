@@ -1,10 +1,33 @@
-//! Waiting: the queues of all locks, whose turn it is, and who waits for whom.
+//! Waiting: the queues of all locks, the order of service, and the search for deadlocks.
 //!
-//! [`WaitList`] is what is known of all that wait. What happens to it goes through the
-//! functions here: [`enter()`] when a request has to wait, [`serve()`] when a lock may have
-//! become free, [`serve_holder`] when an owner has got a hold. They ask for the locks and
-//! report what comes of it through [`Locks`]; the engine implements that with keys, timers
-//! and clients, and the tests with plain values.
+//! [`WaitList`] has all waiters. The functions here change it: [`enter()`] when a request
+//! has to wait, [`serve()`] when a lock may have become free, [`serve_holder`] when an owner
+//! was granted a hold. They read locks and report results through the trait [`Locks`]. The
+//! engine implements this trait with keys, timers and clients, the tests with plain values.
+//!
+//! # A new policy
+//!
+//! Add the variant to [`Policy`], then answer these questions. The compiler reports only
+//! [`Queue::next`] and `held_up_since`: all other functions treat an unknown policy like
+//! [`Policy::Fifo`].
+//!
+//! | function | question |
+//! |---|---|
+//! | `queue.rs`: [`Queue::holds_up`] | Must a new request of an owner without holds wait behind the waiters? |
+//! | `queue.rs`: [`Queue::next`] | Which waiter is served next? |
+//! | `queue.rs`: [`Queue::in_order`] | In which order does INSPECT list the waiters? |
+//! | `order.rs`: `own_turn` | Whose turn comes first? The answer has to agree with `next`, or deadlocks are missed or invented. |
+//! | `order.rs`: `held_up_since` | Which waiters keep a waiting reader from joining the readers that hold the lock? Does another owner's reservation? |
+//! | `core/request.rs`: `ignores_reservation` | Which requests pass another owner's reservation? |
+//! | `core/request.rs`: `lets_others_in` | After which grants may waiters of other owners join? |
+//!
+//! `limit` and `writer_between` in `order.rs` do not match on the policy, but they assume
+//! that writers are served in the order of arrival.
+//!
+//! Outside of the rules: `server/settings.rs` (the word of the setting, and `POLICIES` in
+//! the same order), `docs/settings.md` and `docs/commands/README.md`. In the tests, which
+//! have the rules a second time: `core/tests/waiting/rules.rs` (`may_have`), `circles.rs`
+//! (`joins`, `turns`, `first`), `explore.rs` and `random.rs` (their lists of policies).
 
 mod arrivals;
 mod cycle;
@@ -27,51 +50,52 @@ pub use waiter::{OwnerId, Policy, WaiterId, Want};
 use super::Mode;
 use std::hash::Hash;
 
-/// The locks, as a search for circles sees them.
+/// The locks, as a search for circles reads them.
 pub trait Holders {
     /// Names a lock.
     type Lock: Clone + Eq + Hash + Ord;
-    /// What a waiter asked for, beside its places.
+    /// The part of a waiter's request that only the implementor of [`Locks`] needs.
     type Request;
 
-    /// All that wait.
+    /// All waiters.
     fn waits(&self) -> &WaitList<Self::Lock, Self::Request>;
 
-    /// Who holds the lock. Of one that cannot be read: nothing.
+    /// The holders of the lock. A lock that cannot be read counts as free.
     fn holding(&self, lock: &Self::Lock) -> Holding;
 }
 
-/// Who holds a lock, for a search for circles.
+/// The holders of a lock, as a search for circles reads them.
 #[derive(Debug, Default)]
 pub struct Holding {
-    /// The lock's mode.
+    /// The lock's mode; None: it is free.
     pub mode: Option<Mode>,
-    /// The owner whose reservation stands.
+    /// The owner that has reserved the lock.
     pub reserved_by: Option<OwnerId>,
-    /// Those of its holders that wait anywhere.
+    /// The holders that wait themselves, for this lock or another.
     pub waiting: Vec<OwnerId>,
 }
 
-/// The locks, as those see them that wait for them.
+/// The locks, as the service of their queues reads and changes them.
 pub trait Locks: Holders {
-    /// What a waiter is granted.
+    /// A granted hold.
     type Grant;
-    /// Why a lock cannot be read or written, or a request fails.
+    /// Why a lock cannot be read or written, or why a request fails.
     type Error: Clone;
 
-    /// The same as [`Holders::waits`], to be changed.
+    /// All waiters, to be changed.
     fn waits_mut(&mut self) -> &mut WaitList<Self::Lock, Self::Request>;
 
-    /// The lock's mode, and the owner whose reservation stands.
+    /// The lock's mode, and the owner that has reserved it.
     fn standing(
         &mut self,
         lock: &Self::Lock,
     ) -> Result<(Option<Mode>, Option<OwnerId>), Self::Error>;
 
-    /// Grants a waiter what it wants, if the rules allow it now.
+    /// Grants a waiter its request, if the rules allow it now.
     fn attempt(&mut self, id: WaiterId) -> Attempt<Self::Grant, Self::Error>;
 
-    /// A waiter waits no more, and is to be told why. It is on the list no more.
+    /// A wait is over: the implementor sends the client its answer. The waiter is not on
+    /// the list any more.
     fn ended(
         &mut self,
         id: WaiterId,
@@ -79,29 +103,29 @@ pub trait Locks: Holders {
         end: Ended<Self::Grant, Self::Error>,
     );
 
-    /// A waiter has left this queue otherwise than by being served. The queue is to be
-    /// served soon, unless it is empty now.
+    /// A waiter was removed from this queue without a grant. Waiters behind it may get in
+    /// now, so the implementor serves the queue soon, unless it is empty.
     fn queue_shortened(&mut self, lock: &Self::Lock);
 }
 
-/// What came of an attempt.
+/// The result of an attempt to grant.
 #[derive(Debug)]
 pub enum Attempt<G, E> {
-    /// The waiter has this.
+    /// The waiter was granted this.
     Granted(G),
     /// The request fails.
     Failed(E),
-    /// It goes on waiting.
+    /// The waiter has to go on waiting.
     NotYet,
 }
 
 /// How a wait ends.
 #[derive(Debug)]
 pub enum Ended<G, E> {
-    /// The waiter has what it waited for.
+    /// The waiter was granted this.
     Granted(G),
-    /// Its request failed.
+    /// The waiter's request failed.
     Failed(E),
-    /// These owners wait for each other, the first is its own.
+    /// These owners wait for each other. The first is the waiter's own.
     Deadlock(Vec<OwnerId>),
 }

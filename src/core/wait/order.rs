@@ -1,5 +1,21 @@
-//! Whose turn in a queue comes before whose: the edges of the waits-for graph
-//! inside a queue.
+//! Which owners wait for which inside one queue: the edges of the waits-for graph
+//! (`deadlock.rs`) that come from one lock.
+//!
+//! Each waiter has a turn, and waits for the owners that have an earlier turn. A waiter's turn
+//! is not always its own arrival. When an owner is granted a hold, its other waiters are
+//! served too, if a holder may have what they want. So a waiter takes over the earliest turn
+//! among its owner's waiters whose grant also serves it. An example under fifo, with waiters
+//! numbered by arrival:
+//!
+//! ```text
+//! 5 ann write | 6 bob write | 7 ann read | 8 cat read
+//! ```
+//!
+//! - 7 has the turn of 5, because a writer may also read. So 7 does not wait for bob.
+//! - When 5 is removed, 7 has its own turn again, and ann waits for bob.
+//! - 8 waits for ann and bob. Once bob's write is removed as well, 7 and 8 stand next to each
+//!   other: readers share a turn unless a writer stands between them, so no
+//!   waiter holds up 8.
 
 use super::cycle::Blockers;
 use super::Holding;
@@ -7,34 +23,36 @@ use super::{OwnerId, Policy, Queue, WaiterId, Want};
 use crate::core::Mode;
 use hashbrown::HashSet;
 
-/// When a waiter's turn comes: that of the first of its owner's waiters whose
-/// grant serves it too. Smaller comes first.
+/// When a waiter is served, see the module's text. A smaller turn comes first: the order of
+/// the fields is the order of comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Turn {
+    /// Upgrades have class 0. Under prefer-writers readers have class 2. All else is 1.
     class: u8,
+    /// The arrival that counts inside the class; 0 where the whole class has one turn.
     at: WaiterId,
-    /// Whether others may be granted beside it.
+    /// Whether it is the turn of a reader, which may be granted together with others.
     shared: bool,
 }
 
-/// A queue as one search for circles sees it. All who hold the lock or stand
-/// ahead of one owner do so for those behind it too, so each is named once: the
-/// search comes to him anyway.
+/// A queue, prepared for one search for circles. The search visits each owner once, so an
+/// owner that [`Queue::add_blockers`] has returned for one waiter need not be returned for
+/// another. The lineup remembers which owners were returned.
 #[derive(Debug)]
 pub struct Lineup {
-    /// The holders that wait are in the order of their names.
+    /// The holders of the lock. `holding.waiting` is sorted.
     holding: Holding,
-    holders_named: bool,
-    /// The first waiters of those who wait in several places, a line for each
-    /// kind, in the order of their turns.
+    /// Whether the holders were returned.
+    holders_returned: bool,
+    /// The owners in this queue that wait in more than one place, with their first waiter of
+    /// each kind, in the order of their turns.
     turns: Vec<(Turn, WaiterId, OwnerId)>,
-    /// How many of them are named.
-    named: usize,
+    /// How many of `turns`, from the front, were returned.
+    turns_returned: usize,
 }
 
 impl Queue {
-    /// Prepares for a search. `several`: the owners who wait in several places, be it for
-    /// several locks or for several kinds of holds on one.
+    /// Prepares a search. `in_many_places`: [`WaitList::in_many_places`](super::WaitList).
     pub fn line_up(
         &self,
         mut holding: Holding,
@@ -42,34 +60,40 @@ impl Queue {
         policy: Policy,
     ) -> Lineup {
         let mut turns = Vec::new();
-        let mut stand = |owner: &OwnerId| {
+        let mut add_turns = |owner: &OwnerId| {
             for (id, want) in self.first_of_each_kind(owner) {
                 turns.push((own_turn(id, want, policy), id, owner.clone()));
             }
         };
         if in_many_places.len() < self.owners().len() {
-            in_many_places.iter().for_each(&mut stand);
+            in_many_places.iter().for_each(&mut add_turns);
         } else {
-            self.owners().filter(|owner| in_many_places.contains(*owner)).for_each(&mut stand);
+            self.owners().filter(|owner| in_many_places.contains(*owner)).for_each(&mut add_turns);
         }
         turns.sort_unstable();
         holding.waiting.sort_unstable();
-        Lineup { holding, holders_named: false, turns, named: 0 }
+        Lineup { holding, holders_returned: false, turns, turns_returned: 0 }
     }
 
-    /// Adds the owners that hold the lock, or stand ahead of a waiter and make it
-    /// wait, each with the younger of the two waiters; but not those that this
-    /// search was told of before, unless it is `start`, the owner through whom a
-    /// circle is looked for. A waiter that stands ahead counts by its own turn. That
-    /// another waiter of the same owner would serve it too when granted is left out:
-    /// if that one has the earlier turn, it stands ahead itself.
+    /// Adds the owners that the waiter `id` of `owner` waits for: waiting holders of the
+    /// lock, and owners with an earlier turn. An edge begins when the last waiter arrives
+    /// that it needs, usually the later of the two.
     ///
-    /// Of those who wait in no other place there is no need: they wait for the
-    /// same holders and for some of the same owners ahead, so that a circle
-    /// through them has a shorter one beside it. The exception is a circle of
-    /// two, of such a one and the waiter's own owner, which it waits for: one who
-    /// holds the lock, or has another waiter farther ahead. Nor does it apply to
-    /// `start`: the shorter one beside it would not be found from there.
+    /// An edge is left out when the search does not need it:
+    ///
+    /// - Its target was returned before in this search. Edges to `start` stay: they close
+    ///   the circle that is searched for.
+    /// - Its target waits in this place only. Say ann waits for bob, who waits for cat, and
+    ///   bob waits in this place only. Then cat is ahead of bob or holds the lock. So ann
+    ///   waits for cat too, and each circle through bob has a shorter one without him.
+    ///
+    /// The second rule has two exceptions. If bob is `start`, the shorter circle would not
+    /// lead through `start`, so edges to `start` stay. If cat is ann, there is no shorter
+    /// circle: ann and bob wait for each other, because ann holds the lock or has another
+    /// waiter ahead of bob. The last two blocks below add these edges.
+    ///
+    /// A waiter ahead counts with its own turn here. If another waiter of its owner has an
+    /// earlier one, that waiter is ahead itself.
     pub fn add_blockers(
         &self,
         (id, want): (WaiterId, Want),
@@ -79,24 +103,26 @@ impl Queue {
         policy: Policy,
         blockers: &mut Blockers,
     ) {
-        let Lineup { holding, holders_named, turns, named } = lineup;
+        let Lineup { holding, holders_returned, turns, turns_returned } = lineup;
         let holders = &holding.waiting;
         let holds = |one: &OwnerId| holders.binary_search(one).is_ok();
         let Some(since) = self.held_up_since((id, want), owner, holding, policy) else {
             return;
         };
-        if !std::mem::replace(holders_named, true) {
+        if !std::mem::replace(holders_returned, true) {
             holders.iter().filter(|one| *one != owner).for_each(|one| blockers.add(one, since));
         } else if start != owner && holds(start) {
             blockers.add(start, since);
         }
         let turn = self.turn(id, want, owner, policy);
         let limit = self.limit(turn);
-        while let Some((_, ahead, other)) = turns.get(*named).filter(|(turn, ..)| *turn < limit) {
+        while let Some((_, ahead, other)) =
+            turns.get(*turns_returned).filter(|(turn, ..)| *turn < limit)
+        {
             if other != owner {
                 blockers.add(other, id.max(*ahead));
             }
-            *named += 1;
+            *turns_returned += 1;
         }
         if start != owner {
             for (ahead, want) in self.first_of_each_kind(start) {
@@ -105,6 +131,8 @@ impl Queue {
                 }
             }
         }
+        // The owner holds the lock, so waiters ahead may wait for it. One of each kind is enough:
+        // the first, which has the earliest turn of its kind.
         if holds(owner) {
             for want in [Want::Upgrade, Want::Write, Want::Read] {
                 let mut line = self.line(want).iter();
@@ -115,6 +143,8 @@ impl Queue {
                 }
             }
         }
+        // The owner also has a reader ahead of this writer. A writer between the two waits for
+        // that reader.
         if want == Want::Write {
             if let Some((read, want)) = self.first_of_kind(owner, Want::Read) {
                 let first = self.turn(read, want, owner, policy);
@@ -137,9 +167,10 @@ impl Queue {
         kinds.into_iter().filter_map(|want| self.first_of_kind(owner, want))
     }
 
-    /// Since when a waiter waits for the holders: since it came, or since the first one
-    /// ahead came that holds it up. None: it is a reader that may join those who read, and
-    /// it will when the queue is served. It waits for nobody.
+    /// Since when a waiter waits for the holders: since its own arrival, or since the arrival
+    /// of the first waiter that keeps it from joining the readers. None: the waiter is a
+    /// reader that may join the readers that hold the lock. It waits for no owner, and gets its
+    /// hold when the queue is served.
     fn held_up_since(
         &self,
         (id, want): (WaiterId, Want),
@@ -162,30 +193,31 @@ impl Queue {
         upgrade.into_iter().chain(writer).min().map(|ahead| id.max(*ahead))
     }
 
-    /// Whose turn is before this makes the one with this turn wait: readers let
-    /// each other in where no writer stands between them.
+    /// A waiter with this turn waits for all turns before the limit. For a reader the limit
+    /// is just behind the last writer ahead in its class, because the readers behind that
+    /// writer are granted together.
     fn limit(&self, turn: Turn) -> Turn {
         if !turn.shared {
             return turn;
         }
         let mut writers = self.line(Want::Write).range(..turn.at).rev();
-        let last = writers.find(|(id, owner)| self.comes_first(**id, owner));
+        let last = writers.find(|(id, owner)| self.has_own_turn(**id, owner));
         Turn { at: last.map_or(0, |(id, _)| *id), ..turn }
     }
 
-    /// The first writer whose own turn comes between these two.
+    /// The first writer whose turn comes between these two turns of one class.
     fn writer_between(&self, ahead: Turn, behind: Turn) -> Option<(WaiterId, &OwnerId)> {
         if ahead.class != behind.class || ahead.at >= behind.at {
             return None;
         }
         let mut writers = self.line(Want::Write).range(ahead.at..behind.at);
-        let first = writers.find(|(id, owner)| self.comes_first(**id, owner));
+        let first = writers.find(|(id, owner)| self.has_own_turn(**id, owner));
         first.map(|(&id, owner)| (id, owner))
     }
 
-    /// Whether a writer has a turn of its own, and not that of an upgrade or of an
-    /// earlier writer of the same owner.
-    fn comes_first(&self, id: WaiterId, owner: &[u8]) -> bool {
+    /// Whether a writer has a turn of its own. It has not when an upgrade or an earlier
+    /// writer of the same owner serves it.
+    fn has_own_turn(&self, id: WaiterId, owner: &[u8]) -> bool {
         !self.of_owner(owner).any(|(other, want)| match want {
             Want::Upgrade => true,
             Want::Write => other < id,
@@ -193,29 +225,29 @@ impl Queue {
         })
     }
 
+    /// The waiter's turn: the earliest of its own and of those that it takes over.
     fn turn(&self, id: WaiterId, want: Want, owner: &OwnerId, policy: Policy) -> Turn {
-        let opening = self.of_owner(owner).filter(|(_, other)| opens(*other, want));
-        let turns = opening.map(|(id, want)| own_turn(id, want, policy));
+        let serving = self.of_owner(owner).filter(|(_, other)| serves(*other, want));
+        let turns = serving.map(|(id, want)| own_turn(id, want, policy));
         turns.fold(own_turn(id, want, policy), Turn::min)
     }
 }
 
-/// When its turn would come if its owner had no other waiter.
+/// The turn that a waiter would have if its owner had no other waiter.
 fn own_turn(id: WaiterId, want: Want, policy: Policy) -> Turn {
     let shared = want == Want::Read;
     let (class, at) = match (want, policy) {
         (Want::Upgrade, _) => (0, 0),
         (Want::Read, Policy::PreferWriters) => (2, 0),
-        // Under prefer-readers a reader may get in earlier, with another
-        // that is ahead; not if that one leaves.
+        // Under prefer-readers a reader may be served before its turn, together with a
+        // reader that is ahead. But that reader may be removed, so it does not count.
         _ => (1, id),
     };
     Turn { class, at, shared }
 }
 
-/// Whether the grant of the one serves a waiter of the same owner who wants the
-/// other.
-fn opens(granted: Want, other: Want) -> bool {
+/// Whether a grant of `granted` also serves a waiter of the same owner that wants `other`.
+fn serves(granted: Want, other: Want) -> bool {
     match granted {
         Want::Upgrade | Want::Write => other != Want::Upgrade,
         Want::Read => other == Want::Read,

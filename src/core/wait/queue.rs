@@ -1,4 +1,4 @@
-//! Who waits for one lock, and in what order they are served.
+//! The queue of one lock, and the order of service under each policy.
 
 use super::arrivals::Arrivals;
 use super::{OwnerId, Policy, WaiterId, Want};
@@ -6,20 +6,25 @@ use crate::core::{Lock, Mode, Reservation};
 use hashbrown::{hash_map, HashMap};
 use std::collections::btree_map::{BTreeMap, Entry};
 
-/// The queue of one lock. All operations are O(log n) in its length.
+/// The queue of one lock: for each kind of request a line, in the order of arrival. A policy
+/// chooses between the first waiters of the three lines.
+///
+/// [`push`](Queue::push), [`remove`](Queue::remove), [`holds_up`](Queue::holds_up) and
+/// [`next`](Queue::next) take O(log n) in the length of the queue and the number of the
+/// owner's waiters, [`in_order`](Queue::in_order) O(n log n).
 #[derive(Debug, Default)]
 pub struct Queue {
     upgrades: BTreeMap<WaiterId, OwnerId>,
     readers: BTreeMap<WaiterId, OwnerId>,
     writers: BTreeMap<WaiterId, OwnerId>,
     owners: HashMap<OwnerId, Arrivals<Want>>,
-    /// Who writes, as far as it is known here: a hint, for others may change the
-    /// lock.
+    /// The owner that holds the lock to write. It is a hint: an external change can make it
+    /// wrong, so check it against the keys.
     pub writer: Option<OwnerId>,
 }
 
 impl Queue {
-    /// Adds a waiter behind all others of its kind.
+    /// Adds a waiter at the end of the line for its kind.
     pub fn push(&mut self, id: WaiterId, want: Want, owner: OwnerId) {
         self.line_mut(want).insert(id, owner.clone());
         match self.owners.entry(owner) {
@@ -28,7 +33,7 @@ impl Queue {
         }
     }
 
-    /// Removes a waiter. False when it was not there.
+    /// Removes a waiter. False when it is not in the queue.
     pub fn remove(&mut self, id: WaiterId, want: Want) -> bool {
         let Entry::Occupied(place) = self.line_mut(want).entry(id) else {
             return false;
@@ -40,17 +45,17 @@ impl Queue {
         true
     }
 
-    /// Whether nobody waits.
+    /// Whether the queue has no waiter.
     pub fn is_empty(&self) -> bool {
         self.owners.is_empty()
     }
 
-    /// How many wait.
+    /// The number of waiters.
     pub fn len(&self) -> usize {
         self.upgrades.len() + self.readers.len() + self.writers.len()
     }
 
-    /// The one who has waited longest.
+    /// The waiter that arrived first.
     pub fn first_arrival(&self) -> Option<WaiterId> {
         let lines = [&self.upgrades, &self.readers, &self.writers];
         lines.into_iter().filter_map(|line| line.keys().next().copied()).min()
@@ -61,18 +66,18 @@ impl Queue {
         self.owners.get(owner).into_iter().flat_map(Arrivals::iter)
     }
 
-    /// All owners who wait.
+    /// All owners with a waiter in this queue.
     pub(super) fn owners(&self) -> impl ExactSizeIterator<Item = &OwnerId> {
         self.owners.keys()
     }
 
-    /// An upgrade that waits, of an owner other than this.
+    /// The first other owner that waits to upgrade.
     pub fn other_upgrade(&self, owner: &[u8]) -> Option<&OwnerId> {
         self.upgrades.values().find(|other| other.as_ref() != owner)
     }
 
-    /// Whether a new request of an owner without holds has to wait because of
-    /// those who wait already.
+    /// Whether the waiters hold up a new request of an owner without holds. `mode`: the
+    /// lock's; `reservation`: as that owner sees it.
     pub fn holds_up(
         &self,
         owner: &[u8],
@@ -85,7 +90,7 @@ impl Queue {
             (Want::Upgrade, _) => !self.upgrades.is_empty(),
             _ if !self.upgrades.is_empty() => true,
             (Want::Read, Policy::PreferReaders) if mode == Some(Mode::Read) => false,
-            // A reservation is a place before the queue, to write.
+            // A reservation is a place ahead of the queue, for one writer.
             (Want::Write, _) if reservation == Reservation::Own => {
                 self.of_owner(owner).any(|(_, want)| want == Want::Write)
             }
@@ -94,8 +99,10 @@ impl Queue {
         }
     }
 
-    /// The waiter whose turn it is. `reserved`: the owner whose reservation
-    /// stands; it is a place before the queue, to write.
+    /// The waiter that is served next; None: no waiter may be served now. `reserved`: the
+    /// owner that has reserved the lock. Its writer goes ahead of the queue, and the other
+    /// owners wait until the reservation ends. Only upgrades, and readers that join other
+    /// readers under prefer-readers, do not wait for it.
     pub fn next(
         &self,
         mode: Option<Mode>,
@@ -123,12 +130,12 @@ impl Queue {
         };
         let (owner, own) = self.owners.get_key_value(reserved)?;
         let write = own.iter().find(|(_, want)| *want == Want::Write);
-        // Its reads go by the queue, like anybody's.
+        // The owner's readers wait in the queue like all others.
         write.map(|(id, want)| (id, want, owner)).or(head.filter(|(.., first)| *first == owner))
     }
 
-    /// All who wait, in the order of service as it looks now. `reserved`: the owner
-    /// whose reservation stands.
+    /// All waiters in the order of service, as if no client came or went from now on.
+    /// `reserved`: the owner that has reserved the lock.
     pub fn in_order(
         &self,
         policy: Policy,
@@ -148,6 +155,7 @@ impl Queue {
         order
     }
 
+    /// The waiters of one kind, in the order of arrival.
     pub(super) fn line(&self, want: Want) -> &BTreeMap<WaiterId, OwnerId> {
         match want {
             Want::Upgrade => &self.upgrades,
@@ -166,8 +174,8 @@ impl Queue {
 }
 
 impl Want {
-    /// Whether an owner that has a hold on the lock may have this beside it,
-    /// whoever waits.
+    /// Whether the owner's own holds allow this request, so that no waiter holds it up.
+    /// `lock`: the snapshot for the owner.
     pub fn is_open_to(self, lock: &Lock) -> bool {
         match self {
             Want::Read => !lock.own.is_empty(),

@@ -1,14 +1,15 @@
-//! Serving a queue: who is granted, until somebody has to go on waiting.
+//! Serving a queue: granting waiters in order until one has to go on waiting.
 
 use super::deadlock::break_circles;
 use super::{Attempt, Ended, Locks, OwnerId, WaiterId, Want};
 use smallvec::SmallVec;
 
-/// The owners that were granted something.
+/// The owners that were granted a hold.
 type Granted = SmallVec<[OwnerId; 1]>;
 
-/// Serves a lock's queue in its order until the first that has to go on waiting, and
-/// breaks the circles that this closes. Where the lock cannot be read, all fail.
+/// Serves a lock's queue in its order until the first waiter that has to go on waiting. Then
+/// breaks the circles that the new holders close. If the lock cannot be read, all its waiters
+/// get the error.
 pub fn serve<S: Locks>(locks: &mut S, lock: &S::Lock) {
     let mut granted = Granted::new();
     if let Err(error) = serve_in_order(locks, lock, &mut granted) {
@@ -17,8 +18,8 @@ pub fn serve<S: Locks>(locks: &mut S, lock: &S::Lock) {
     break_circles(locks, granted);
 }
 
-/// Serves the other waiters of an owner that has just become a holder, as far as a
-/// holder may have what they want, and breaks the circles that this closes.
+/// Serves the other waiters of an owner that has just become a holder, if a holder may have
+/// what they want. Then breaks the circles that the new holder closes.
 pub fn serve_holder<S: Locks>(locks: &mut S, lock: &S::Lock, owner: &OwnerId) {
     serve_owner(locks, lock, owner);
     break_circles(locks, Granted::from_elem(owner.clone(), 1));
@@ -29,7 +30,7 @@ fn serve_in_order<S: Locks>(
     lock: &S::Lock,
     granted: &mut Granted,
 ) -> Result<(), S::Error> {
-    let mut last = None;
+    let mut last_granted = None;
     while locks.waits().queue(lock).is_some() {
         let (mode, reserved) = locks.standing(lock)?;
         let policy = locks.waits().rules.policy;
@@ -38,7 +39,8 @@ fn serve_in_order<S: Locks>(
         let Some((id, want, owner)) = next else {
             break;
         };
-        if last == Some(Want::Read) && want == Want::Write {
+        // A reader was granted just now, so a writer cannot be.
+        if last_granted == Some(Want::Read) && want == Want::Write {
             break;
         }
         let owner = owner.clone();
@@ -51,18 +53,18 @@ fn serve_in_order<S: Locks>(
                     queue.writer = (want != Want::Read).then(|| owner.clone());
                 }
                 granted.push(owner);
-                // A writer is alone with what serving its owner granted, and
-                // readers let no writer in: there is no need to try.
+                // A writer keeps all other owners out, so the attempts end here.
                 if want != Want::Read {
                     break;
                 }
-                last = Some(want);
+                last_granted = Some(want);
             }
         }
     }
     Ok(())
 }
 
+/// Tries all waiters of one owner on this lock.
 fn serve_owner<S: Locks>(locks: &mut S, lock: &S::Lock, owner: &OwnerId) {
     let queue = locks.waits().queue(lock);
     let own: Vec<WaiterId> =
@@ -72,7 +74,7 @@ fn serve_owner<S: Locks>(locks: &mut S, lock: &S::Lock, owner: &OwnerId) {
     }
 }
 
-/// Tries a waiter, which is told what came of it.
+/// Tries to grant a waiter. If its wait ends, it leaves the list and gets its answer.
 fn attempt<S: Locks>(locks: &mut S, id: WaiterId) -> Attempt<(), ()> {
     let (end, attempt) = match locks.attempt(id) {
         Attempt::NotYet => return Attempt::NotYet,
@@ -85,6 +87,7 @@ fn attempt<S: Locks>(locks: &mut S, id: WaiterId) -> Attempt<(), ()> {
     attempt
 }
 
+/// Ends the wait of all waiters of the lock with an error.
 fn fail_all<S: Locks>(locks: &mut S, lock: &S::Lock, error: &S::Error) {
     let policy = locks.waits().rules.policy;
     let queue = locks.waits().queue(lock);

@@ -1,18 +1,19 @@
-//! What a waiter is called, and what it wants.
+//! How waiters and owners are named, and what a waiter wants.
 
 use std::sync::Arc;
 
-/// The name of an owner, shared by all that mention it.
+/// The name of an owner. Its copies share one allocation.
 pub type OwnerId = Arc<[u8]>;
 
-/// A waiter, numbered in the order of arrival over the whole server.
+/// The number of a waiter. Waiters are numbered by arrival, over all locks: a later waiter has
+/// a larger number. The first is 1.
 pub type WaiterId = u64;
 
 /// What a waiter wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Want {
-    /// From read to write. Served before all others, whatever the policy, for
-    /// as a reader it holds them up.
+    /// To turn its read hold into a write hold. An upgrade is served before all others under
+    /// every policy, because its read hold keeps every writer out.
     Upgrade,
     /// A read hold.
     Read,
@@ -20,13 +21,14 @@ pub enum Want {
     Write,
 }
 
-/// Who goes first.
+/// The order of service. A new policy: see the text of the module `core::wait`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Policy {
-    /// First come, first served; readers at the head get in together.
+    /// First come, first served. Readers next to each other at the head get in together.
     #[default]
     Fifo,
-    /// Readers join a lock that is held by readers, whoever waits.
+    /// Readers join a lock that is held by readers, ahead of waiting writers and in spite of
+    /// reservations. Only a waiting upgrade holds them up.
     PreferReaders,
     /// Waiting writers are served before waiting readers.
     PreferWriters,
