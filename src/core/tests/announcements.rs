@@ -1,4 +1,4 @@
-//! What each change of mode announces: all of them.
+//! The announcement of each change of mode. All combinations are tested.
 
 use crate::core::Announcement::{ReadFreed, WriteEnded};
 use crate::core::Mode::{Read, Write};
@@ -7,7 +7,7 @@ use crate::core::{announcement, Mode};
 const AFTER: [Option<Mode>; 3] = [None, Some(Read), Some(Write)];
 
 #[test]
-fn what_was_free_announces_nothing() {
+fn a_change_of_a_free_lock_announces_nothing() {
     for after in AFTER {
         for lapsed in [false, true] {
             assert_eq!(announcement(None, lapsed, after), None);
@@ -31,7 +31,7 @@ fn the_end_of_writing_is_announced() {
 }
 
 #[test]
-fn a_lapse_is_announced_whoever_holds_the_lock_now() {
+fn a_lapse_is_announced_also_when_the_lock_is_held_again() {
     for after in AFTER {
         assert_eq!(announcement(Some(Read), true, after), Some(ReadFreed));
         assert_eq!(announcement(Some(Write), true, after), Some(WriteEnded));

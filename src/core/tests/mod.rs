@@ -1,4 +1,4 @@
-//! The rules, each by itself and against a second, simpler telling of them.
+//! Tests of the rules: each rule by itself, and all rules against a simple model.
 
 mod announcements;
 mod model;

@@ -1,11 +1,11 @@
-//! The lock as its contract tells it, in the plainest words: a list of read
-//! holds, a writer, an end. It shares no code with the rules.
+//! A simple model of a lock, written from the contract: a list of read holds, a writer, an
+//! end. It shares no code with the rules.
 
 use super::world::{LockInfo, Reply, Step};
 use crate::core::{Millis, Mode, NotHeld};
 use std::collections::BTreeMap;
 
-/// The end of what never ends.
+/// The end of a lock or a hold that never ends.
 pub const NEVER: Millis = Millis::MAX;
 
 type Owner = u8;
@@ -15,7 +15,7 @@ type Owner = u8;
 pub struct Model {
     now: Millis,
     end: Millis,
-    /// In the order in which they were taken.
+    /// The read holds, in the order in which they were taken.
     reads: Vec<(Owner, Millis)>,
     writer: Option<(Owner, u64)>,
     reserved: Option<(Owner, Millis)>,
@@ -50,14 +50,14 @@ impl Model {
                 }
                 Reply::Done
             }
-            Step::Pass(ms) => {
-                self.pass(ms);
+            Step::Elapse(ms) => {
+                self.elapse(ms);
                 Reply::Done
             }
         }
     }
 
-    pub fn picture(&self) -> LockInfo {
+    pub fn info(&self) -> LockInfo {
         let mut holds: BTreeMap<Owner, (Vec<Millis>, u64)> = BTreeMap::new();
         for (owner, end) in &self.reads {
             holds.entry(*owner).or_default().0.push(*end);
@@ -76,7 +76,7 @@ impl Model {
         if !allowed {
             return self.refusal();
         }
-        self.last(lease);
+        self.lengthen(lease);
         match self.reads.iter_mut().rev().find(|(reader, _)| *reader == owner) {
             Some((_, end)) if once => *end = lease.max(*end),
             _ => self.reads.push((owner, lease)),
@@ -92,7 +92,7 @@ impl Model {
         if !allowed {
             return self.refusal();
         }
-        self.last(lease);
+        self.lengthen(lease);
         let held = self.writes(owner);
         self.writer = Some((owner, if once && held > 0 { held } else { held + 1 }));
         if self.reserved.is_some_and(|(by, _)| by == owner) {
@@ -172,7 +172,7 @@ impl Model {
         Reply::Done
     }
 
-    fn pass(&mut self, ms: Millis) {
+    fn elapse(&mut self, ms: Millis) {
         self.now += ms;
         let now = self.now;
         self.reads.retain(|(_, end)| now <= *end);
@@ -199,8 +199,8 @@ impl Model {
         self.reserved.is_some_and(|(by, _)| by != owner)
     }
 
-    /// A lock that is free begins anew.
-    fn last(&mut self, lease: Millis) {
+    /// Makes the lock live at least until `lease`. The old end of a free lock does not count.
+    fn lengthen(&mut self, lease: Millis) {
         self.end = if self.mode().is_some() { lease.max(self.end) } else { lease };
     }
 
@@ -217,8 +217,8 @@ impl Model {
         }
     }
 
-    /// `other` is the mode in which the owner may hold the lock and yet lack
-    /// what it asks for.
+    /// Why the owner lacks a hold. `other`: the mode in which it can hold the lock all the
+    /// same.
     fn not_held(&self, owner: Owner, other: Mode) -> Reply {
         Reply::NotHeld(match self.mode() {
             None => NotHeld::Free,

@@ -1,4 +1,4 @@
-//! What holds of each rule for any lock there can be.
+//! Properties of each rule, for any possible lock.
 
 use crate::core::{
     acquire, downgrade, release, renew, upgrade, End, Ends, Holds, Kind, Lock, Mode, NotHeld,
@@ -18,7 +18,7 @@ fn end() -> impl Strategy<Value = End> {
     prop_oneof![9 => (1_i64..100).prop_map(At), 1 => Just(Never)]
 }
 
-/// What is asked for ends some time.
+/// The lease of a request: it always ends.
 fn lease() -> impl Strategy<Value = End> {
     (1_i64..100).prop_map(At)
 }
@@ -27,8 +27,8 @@ fn reads() -> impl Strategy<Value = Ends> {
     proptest::collection::vec(end(), 0..4).prop_map(Ends::from_vec)
 }
 
-/// Any lock that may be: a writer is alone, and it lasts as long as every
-/// read hold that the owner can see.
+/// Any possible lock: a writer is alone, and the lock lives at least as long as every read hold
+/// in the snapshot.
 fn lock() -> impl Strategy<Value = Lock> {
     let others = prop_oneof![
         2 => Just(Others::None),
@@ -79,7 +79,7 @@ fn request(kind: Kind, lease: End) -> Request {
     Request { kind, lease, once: false, meant: None }
 }
 
-/// The locks that the rules make of this one, in every way that they may.
+/// The locks that the rules make of this one: one for each request that is granted.
 fn successors(lock: &Lock, lease: End) -> Vec<Lock> {
     let mut all = Vec::new();
     for kind in [Kind::Read, Kind::Write] {
@@ -168,7 +168,7 @@ proptest! {
             Ok(after) if which == Which::All => prop_assert!(after.own.is_empty()),
             Ok(after) => {
                 prop_assert_eq!(holds(&after.own), holds(&lock.own) - 1);
-                // Reads first, the highest number first.
+                // The last read hold is given back first.
                 let kept = after.own.reads.len();
                 prop_assert_eq!(&after.own.reads[..], &lock.own.reads[..kept]);
                 if which == Which::Any && !lock.own.reads.is_empty() {
@@ -184,7 +184,7 @@ proptest! {
     }
 
     #[test]
-    fn the_reason_for_having_nothing_is_true(lock in lock(), lease in lease()) {
+    fn the_reason_for_a_missing_hold_is_true(lock in lock(), lease in lease()) {
         let reasons = [
             release(&lock, Which::Any, None).err(),
             release(&lock, Which::One(Kind::Read), None).err(),
@@ -207,7 +207,7 @@ proptest! {
     }
 
     #[test]
-    fn a_holder_gets_in_again_whoever_has_reserved(lock in lock(), lease in lease()) {
+    fn a_reservation_keeps_no_holder_out(lock in lock(), lease in lease()) {
         if lock.own.is_empty() {
             return Ok(());
         }
@@ -218,7 +218,7 @@ proptest! {
     }
 
     #[test]
-    fn another_s_reservation_keeps_all_out_who_hold_nothing(
+    fn a_reservation_keeps_other_owners_without_holds_out(
         lock in lock(), kind in kind(), lease in lease(),
     ) {
         if !lock.own.is_empty() {
@@ -230,12 +230,12 @@ proptest! {
     }
 
     #[test]
-    fn once_leaves_the_number_of_holds(lock in lock(), kind in kind(), lease in lease()) {
+    fn once_keeps_the_number_of_holds(lock in lock(), kind in kind(), lease in lease()) {
         let once = Request { once: true, ..request(kind, lease) };
         let Ok(Verdict::Granted(first)) = acquire(&lock, once, Reservation::None) else {
             return Ok(());
         };
-        // Sent again, it changes nothing more.
+        // The same request again changes nothing.
         prop_assert_eq!(
             acquire(&first, once, Reservation::None),
             Ok(Verdict::Granted(first.clone()))
@@ -251,30 +251,31 @@ proptest! {
     }
 
     #[test]
-    fn nothing_is_lost_where_nobody_looked_at_the_others_ends(
+    fn a_snapshot_without_the_ends_of_others_never_shortens_a_lock(
         lock in lock(), kind in kind(), lease in lease(),
     ) {
         let Others::Readers { .. } = lock.others else { return Ok(()) };
-        let unseen = Lock { others: Others::Readers { latest: None }, ..lock.clone() };
-        let brief = |verdict| match verdict {
+        let without_ends = Lock { others: Others::Readers { latest: None }, ..lock.clone() };
+        let granted = |verdict| match verdict {
             Ok(Verdict::Granted(Lock { own, end, .. })) => Some((own, end)),
             _ => None,
         };
-        let ask = request(kind, lease);
+        let request = request(kind, lease);
         prop_assert_eq!(
-            brief(acquire(&lock, ask, Reservation::None)),
-            brief(acquire(&unseen, ask, Reservation::None))
+            granted(acquire(&lock, request, Reservation::None)),
+            granted(acquire(&without_ends, request, Reservation::None))
         );
         for which in [Which::Any, Which::All] {
-            if let (Ok(seen), Ok(unseen)) = (release(&lock, which, None), release(&unseen, which, None)) {
-                prop_assert!(unseen.end >= seen.end);
+            let after = (release(&lock, which, None), release(&without_ends, which, None));
+            if let (Ok(after), Ok(after_without_ends)) = after {
+                prop_assert!(after_without_ends.end >= after.end);
             }
         }
     }
 }
 
 #[test]
-fn counting_ends_before_it_overflows() {
+fn a_count_beyond_its_limit_is_an_error() {
     let limit = usize::try_from(MAX_READS).unwrap();
     let mut lock = Lock {
         own: Holds { reads: std::iter::repeat_n(At(1), limit).collect(), writes: i64::MAX as u64 },
@@ -286,9 +287,9 @@ fn counting_ends_before_it_overflows() {
     assert_eq!(acquire(&lock, read, Reservation::None), Err(TooMany::Reads));
     assert_eq!(acquire(&lock, write, Reservation::None), Err(TooMany::Writes));
     assert_eq!(upgrade(&lock, to_write(At(2))), Err(RequestError::TooMany(TooMany::Writes)));
-    // No further hold, no limit.
-    for ask in [read, write] {
-        let once = Request { once: true, ..ask };
+    // ONCE adds no hold, so no limit applies.
+    for request in [read, write] {
+        let once = Request { once: true, ..request };
         assert!(matches!(acquire(&lock, once, Reservation::None), Ok(Verdict::Granted(_))));
     }
     lock.own.reads.pop();

@@ -1,5 +1,5 @@
-//! A lock as the keyspace has it, with the holds of all owners. Each rule gets
-//! what one owner sees of it, no more than the engine would look for.
+//! A lock as the keyspace has it, with the holds of all owners. Each rule gets a snapshot for
+//! one owner, with the read scope that the engine would use.
 
 use super::model::NEVER;
 use crate::core::{
@@ -40,45 +40,46 @@ pub enum Step {
         owner: Owner,
         lease: Millis,
     },
-    /// Somebody takes the hash's expiry away.
+    /// An external change removes the expiry of the hash.
     Persist,
-    /// So many ms pass.
-    Pass(Millis),
+    /// Time elapses, in ms.
+    Elapse(Millis),
 }
 
-/// What it leads to.
+/// The reply to a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply {
     Done,
-    /// Until then.
+    /// Refused: this is when the obstacle ends.
     Refused(Millis),
-    /// Given back; whether the lock is free now.
+    /// The hold was given back: whether the lock is free now.
     Freed(bool),
     NotHeld(NotHeld),
 }
 
-/// All that can be told of a lock; ends as [`NEVER`] or a time.
+/// The whole state of a lock. An end is a time or [`NEVER`].
 #[derive(Debug, PartialEq, Eq)]
 pub struct LockInfo {
-    /// None when nobody holds it.
+    /// None: the lock is free.
     pub end: Option<Millis>,
-    /// For each owner its read holds, lowest number first, and its write holds.
+    /// For each owner the ends of its read holds, lowest number first, and its number of write
+    /// holds.
     pub holds: BTreeMap<Owner, (Vec<Millis>, u64)>,
     pub reserved: Option<(Owner, Millis)>,
 }
 
-/// How much of the others the rule gets to see.
+/// How much of the other holders a snapshot has.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ReadScope {
-    /// Nothing where the owner's own holds tell the mode.
+    /// Nothing when the owner's own holds tell the mode, else like `Presence`.
     Mode,
-    /// Whether there are any.
+    /// Whether there are other holders, without their ends.
     Presence,
-    /// All.
+    /// The other holders with the latest of their ends.
     Ends,
 }
 
-/// The lock.
+/// The lock and the time.
 pub struct World {
     now: Millis,
     end: End,
@@ -113,11 +114,11 @@ impl World {
             Step::GiveAny(owner) => self.release(owner, Which::Any),
             Step::GiveAll(owner) => self.release(owner, Which::All),
             Step::Renew { owner, lease } => {
-                let after = renew(&self.seen(owner, ReadScope::Mode), end(lease));
+                let after = renew(&self.snapshot(owner, ReadScope::Mode), end(lease));
                 self.put(owner, after)
             }
             Step::Upgrade { owner, lease } => {
-                let lock = self.seen(owner, ReadScope::Presence);
+                let lock = self.snapshot(owner, ReadScope::Presence);
                 match upgrade(
                     &lock,
                     Request { kind: Kind::Write, lease: end(lease), once: false, meant: None },
@@ -128,21 +129,21 @@ impl World {
                 }
             }
             Step::Downgrade { owner, lease } => {
-                let after = downgrade(&self.seen(owner, ReadScope::Ends), end(lease));
+                let after = downgrade(&self.snapshot(owner, ReadScope::Ends), end(lease));
                 self.put(owner, after)
             }
             Step::Persist => {
                 self.end = End::Never;
                 Reply::Done
             }
-            Step::Pass(ms) => {
-                self.pass(ms);
+            Step::Elapse(ms) => {
+                self.elapse(ms);
                 Reply::Done
             }
         }
     }
 
-    pub fn picture(&self) -> LockInfo {
+    pub fn info(&self) -> LockInfo {
         let holds = self.holds.iter().map(|(owner, holds)| {
             (*owner, (holds.reads.iter().copied().map(time).collect(), holds.writes))
         });
@@ -154,13 +155,13 @@ impl World {
     }
 
     fn acquire(&mut self, owner: Owner, request: Request) -> Reply {
-        let lock = self.seen(owner, ReadScope::Mode);
+        let lock = self.snapshot(owner, ReadScope::Mode);
         let verdict = acquire(&lock, request, self.reservation(owner)).unwrap();
         self.answer(owner, verdict)
     }
 
     fn release(&mut self, owner: Owner, which: Which) -> Reply {
-        match release(&self.seen(owner, ReadScope::Ends), which, None) {
+        match release(&self.snapshot(owner, ReadScope::Ends), which, None) {
             Ok(after) => {
                 let free = after.is_free();
                 self.put(owner, Ok(after));
@@ -190,7 +191,7 @@ impl World {
         }
     }
 
-    fn pass(&mut self, ms: Millis) {
+    fn elapse(&mut self, ms: Millis) {
         self.now += ms;
         let (now, over) = (self.now, self.end.is_past(self.now));
         for holds in self.holds.values_mut() {
@@ -209,22 +210,22 @@ impl World {
         }
     }
 
-    fn seen(&self, owner: Owner, survey: ReadScope) -> Lock {
+    fn snapshot(&self, owner: Owner, scope: ReadScope) -> Lock {
         if self.holds.is_empty() {
             return Lock::free();
         }
         let own = self.holds.get(&owner).cloned().unwrap_or_default();
         let written = self.holds.values().any(|holds| holds.writes > 0);
         let tells_mode = if written { own.writes > 0 } else { !own.reads.is_empty() };
-        let others = if survey == ReadScope::Mode && tells_mode {
+        let others = if scope == ReadScope::Mode && tells_mode {
             Others::None
         } else {
-            self.others(owner, survey)
+            self.others(owner, scope)
         };
         Lock { own, others, end: self.end }
     }
 
-    fn others(&self, owner: Owner, survey: ReadScope) -> Others {
+    fn others(&self, owner: Owner, scope: ReadScope) -> Others {
         let others = || self.holds.iter().filter(|(other, _)| **other != owner);
         if others().any(|(_, holds)| holds.writes > 0) {
             return Others::Writer;
@@ -232,12 +233,12 @@ impl World {
         match others().flat_map(|(_, holds)| &holds.reads).max() {
             None => Others::None,
             Some(latest) => {
-                Others::Readers { latest: (survey == ReadScope::Ends).then_some(*latest) }
+                Others::Readers { latest: (scope == ReadScope::Ends).then_some(*latest) }
             }
         }
     }
 
-    /// What must be true whatever happens.
+    /// Checks what must be true of every state.
     pub fn check(&self) {
         let mut writers = self.holds.iter().filter(|(_, holds)| holds.writes > 0);
         if let Some((writer, _)) = writers.next() {
@@ -245,7 +246,8 @@ impl World {
         }
         let reads = self.holds.values().flat_map(|holds| &holds.reads);
         assert!(reads.max() <= Some(&self.end), "the lock outlives its read holds");
-        let mode = self.holds.keys().next().map(|owner| self.seen(*owner, ReadScope::Ends).mode());
+        let mode =
+            self.holds.keys().next().map(|owner| self.snapshot(*owner, ReadScope::Ends).mode());
         let writes = self.holds.values().any(|holds| holds.writes > 0);
         assert_eq!(
             mode,

@@ -1,19 +1,19 @@
-//! Who waits for whom, searched in full: every holder, and everybody whose turn comes
-//! before. A reader that may join those who read waits for nobody. Whose turn comes when is
-//! found by playing it through.
+//! The waits-for graph in full, to compare with the search in `core::wait`, which leaves many
+//! edges out. An owner waits for every holder, and for every owner with an earlier turn. A
+//! reader that may join the readers of its lock waits for no owner. The turns are found by
+//! playing the service of the queue through.
 
 use super::world::{Place, Waiter, World};
 use crate::core::{Policy, WaiterId, Want};
 use std::collections::BTreeMap;
 
-/// For each owner, as a set of bits, the owners that it waits for.
+/// For each owner the owners that it waits for, as a set of bits.
 type Edges = [u8; 8];
 
-/// Those that wait.
+/// All waiters.
 type Waiters = BTreeMap<WaiterId, Waiter>;
 
-/// Owners wait for those who hold, and for those whose turn comes first, if
-/// nobody waited but these.
+/// The waits-for graph if there were only these waiters.
 fn edges(world: &World, waiters: &Waiters) -> Edges {
     let mut edges = Edges::default();
     for place in 0..world.locks.len() {
@@ -35,8 +35,8 @@ fn edges(world: &World, waiters: &Waiters) -> Edges {
     edges
 }
 
-/// Whether a waiter is a reader of a lock that is read, and nobody stands ahead who wants
-/// more, nor has reserved it: it waits for nobody.
+/// Whether a waiter is a reader that may join the readers of its lock: no waiter ahead wants
+/// more than to read, and no other owner has reserved the lock. It waits for no owner.
 fn joins(world: &World, place: Place, id: WaiterId, here: &Waiters) -> bool {
     let lock = &world.locks[place];
     let is_read = !lock.holds.is_empty() && lock.holds.values().all(|holds| holds.writes == 0);
@@ -50,25 +50,25 @@ fn joins(world: &World, place: Place, id: WaiterId, here: &Waiters) -> bool {
     here[&id].want == Want::Read && is_read && !is_reserved && !here.iter().any(holds_up)
 }
 
-/// Whether owners wait for each other in a circle.
-pub fn stand(world: &World) -> bool {
+/// Whether there is a circle of owners that wait for each other.
+pub fn exist(world: &World) -> bool {
     let reach = reach(edges(world, &world.waiters().collect()));
     (0..8).any(|owner| reach[owner] & 1 << owner != 0)
 }
 
-/// Whether a waiter, who has just left, was the youngest of those that made a circle:
-/// before it came there was none.
+/// Whether a waiter that was just removed had closed a circle: there was none before it
+/// arrived.
 pub fn were_closed_by(world: &World, id: WaiterId, waiter: Waiter) -> bool {
     let mut waiters: Waiters = world.waiters().collect();
     waiters.insert(id, waiter);
     let all = edges(world, &waiters);
     let (mut before, mut now) = (Edges::default(), Edges::default());
-    let mut came = Waiters::new();
+    let mut arrived = Waiters::new();
     for (other, waiter) in waiters.range(..=id) {
-        came.insert(*other, *waiter);
+        arrived.insert(*other, *waiter);
         before = now;
-        for (from, edges) in edges(world, &came).into_iter().enumerate() {
-            // What is no more, since later ones came, is no matter.
+        for (from, edges) in edges(world, &arrived).into_iter().enumerate() {
+            // An edge that a later arrival has removed does not count.
             now[from] |= edges & all[from];
         }
     }
@@ -79,6 +79,7 @@ pub fn were_closed_by(world: &World, id: WaiterId, waiter: Waiter) -> bool {
     })
 }
 
+/// For each owner all owners that a path of edges leads to.
 fn reach(mut reach: Edges) -> Edges {
     for via in 0..8 {
         for from in 0..8 {
@@ -90,8 +91,8 @@ fn reach(mut reach: Edges) -> Edges {
     reach
 }
 
-/// Whose turn comes when, if nobody comes or leaves any more and whoever has
-/// the lock gives it back in the end. Those with the same turn hold together.
+/// The turns of the waiters of one lock, if no client comes or leaves from now on, and each
+/// holder gives the lock back in the end. Waiters with the same turn hold the lock together.
 fn turns(world: &World, here: &Waiters) -> BTreeMap<WaiterId, usize> {
     let mut rest: BTreeMap<WaiterId, (Want, u8)> =
         here.iter().map(|(id, waiter)| (*id, (waiter.want, waiter.owner))).collect();
@@ -101,15 +102,15 @@ fn turns(world: &World, here: &Waiters) -> BTreeMap<WaiterId, usize> {
         let mut group = vec![];
         if want == Want::Read {
             let stop = rest.iter().find(|(_, (want, _))| *want == Want::Write);
-            // Under prefer-readers those behind a writer may get in earlier, with
-            // one that is ahead; but that one may leave.
+            // Under prefer-readers a reader behind a writer may be served earlier, together
+            // with a reader ahead. But that reader may leave, so it does not count.
             let end = stop.map_or(WaiterId::MAX, |(id, _)| *id);
             let readers = || rest.iter().filter(|(_, (want, _))| *want == Want::Read);
             let head: Vec<u8> = readers().filter(|(id, _)| **id < end).map(|(_, w)| w.1).collect();
-            // A holder reads again, whoever waits.
+            // An owner that reads may read again, so its readers behind the writer join.
             group.extend(readers().filter(|(_, w)| head.contains(&w.1)).map(|(id, _)| *id));
         } else {
-            // A writer may have all that it wants.
+            // An owner that writes may read and write again, so all its waiters are served.
             group.extend(rest.iter().filter(|(_, w)| w.1 == owner).map(|(id, _)| *id));
         }
         for id in group {
@@ -121,6 +122,7 @@ fn turns(world: &World, here: &Waiters) -> BTreeMap<WaiterId, usize> {
     turns
 }
 
+/// The waiter that is served next.
 fn first(rest: &BTreeMap<WaiterId, (Want, u8)>, policy: Policy) -> Option<(Want, u8)> {
     let of = |kind: Want| rest.values().find(|(want, _)| *want == kind).copied();
     let preferred = (policy == Policy::PreferWriters).then(|| of(Want::Write)).flatten();

@@ -1,10 +1,9 @@
-//! Every history of a small world: three or four clients, two locks, whatever can
-//! happen at every moment. It is finite, for nobody takes more holds of a kind
-//! than a few, and the states that differ only in the numbers of their waiters
-//! are one.
+//! Every history of a small world with three or four clients and two locks: from each state
+//! every possible step is tried. The number of states is finite, because holds are limited,
+//! and states that differ only in the numbers of their waiters count as one.
 
 use super::rules;
-use super::step::{Ask, Reply, Step};
+use super::step::{Reply, Request, Step};
 use super::world::{name, Waiter, World};
 use crate::core::wait;
 use crate::core::{End, Holds, Kind, Policy, WaiterId, Want, Which};
@@ -12,19 +11,19 @@ use std::collections::{BTreeSet, HashSet};
 
 const LOCKS: usize = 2;
 
-/// What the clients may do.
+/// The limits of a world.
 struct Bounds {
     /// The owner that each client speaks for.
     owners: &'static [u8],
-    /// How many holds of a kind an owner takes of a lock.
+    /// How many holds of each kind an owner takes on a lock.
     holds: usize,
-    /// The lock that writers reserve.
+    /// The lock that writers reserve; None: none.
     reserved: Option<usize>,
-    /// Whether all that they do is come to wait, and leave.
+    /// Whether clients only begin to wait and leave.
     only_waiting: bool,
 }
 
-/// All that matters of a world.
+/// A world in packed form: all that the rules depend on.
 type State = Vec<u8>;
 
 fn pack(world: &World) -> State {
@@ -68,11 +67,11 @@ fn unpack(state: &[u8], policy: Policy, owners: &[u8]) -> World {
     world
 }
 
-/// What can happen now.
+/// All steps that are possible now.
 fn steps(world: &World, bounds: &Bounds) -> Vec<Step> {
-    let mut steps = vec![Step::Ring];
+    let mut steps = vec![Step::FireTimers];
     if bounds.only_waiting {
-        steps.extend(comings_and_goings(world));
+        steps.extend(waiting_steps(world));
         return steps;
     }
     for place in 0..LOCKS {
@@ -94,11 +93,11 @@ fn steps(world: &World, bounds: &Bounds) -> Vec<Step> {
                 let held = if want == Want::Read { reads } else { writes };
                 for block in [None, Some(0)].into_iter().filter(|_| held < bounds.holds) {
                     let (once, lease, reserve) = (false, None, None);
-                    let ask = Ask { client, place, want, once, lease, block, reserve };
-                    steps.push(Step::Ask(ask));
+                    let request = Request { client, place, want, once, lease, block, reserve };
+                    steps.push(Step::Acquire(request));
                     let may_reserve = bounds.reserved == Some(place);
                     if may_reserve && block.is_none() && want == Want::Write {
-                        steps.push(Step::Ask(Ask { reserve: Some(1), ..ask }));
+                        steps.push(Step::Acquire(Request { reserve: Some(1), ..request }));
                     }
                 }
             }
@@ -114,8 +113,9 @@ fn steps(world: &World, bounds: &Bounds) -> Vec<Step> {
     steps
 }
 
-/// Who waits may leave; who does not may begin to wait for what it does not hold.
-fn comings_and_goings(world: &World) -> Vec<Step> {
+/// A client that waits may leave. Any other client may begin to wait for a kind of hold that
+/// its owner does not have.
+fn waiting_steps(world: &World) -> Vec<Step> {
     let mut steps = Vec::new();
     for client in 0..world.owners.len() {
         if world.waits(client).is_some() {
@@ -130,32 +130,34 @@ fn comings_and_goings(world: &World) -> Vec<Step> {
                 Some(_) => &[],
             };
             let (once, lease, block, reserve) = (false, None, Some(0), None);
-            let ask = |want| Ask { client, place, want, once, lease, block, reserve };
-            steps.extend(wants.iter().map(|want| Step::Ask(ask(*want))));
+            let request = |want| Request { client, place, want, once, lease, block, reserve };
+            steps.extend(wants.iter().map(|want| Step::Acquire(request(*want))));
         }
     }
     steps
 }
 
-/// Everybody who waited and does not wait any more was told so, once.
+/// Checks that each waiter that is not on the list any more got exactly one answer.
 fn check_answers(
     before: &BTreeSet<WaiterId>,
     reply: Option<Reply>,
     after: &World,
 ) -> Result<(), String> {
     let waits: BTreeSet<WaiterId> = after.waiters().map(|(id, _)| id).collect();
-    let mut told: Vec<WaiterId> = after.answers.iter().map(|(id, _)| *id).collect();
-    told.sort_unstable();
-    let gone: Vec<WaiterId> = before.difference(&waits).copied().collect();
-    let came = waits.difference(before).count();
-    if told != gone || came != usize::from(reply == Some(Reply::Waiting)) {
-        return Err(format!("told {told:?}, gone {gone:?}, {came} came, reply {reply:?}"));
+    let mut answered: Vec<WaiterId> = after.answers.iter().map(|(id, _)| *id).collect();
+    answered.sort_unstable();
+    let ended: Vec<WaiterId> = before.difference(&waits).copied().collect();
+    let begun = waits.difference(before).count();
+    if answered != ended || begun != usize::from(reply == Some(Reply::Waiting)) {
+        return Err(format!(
+            "answered {answered:?}, ended {ended:?}, {begun} begun, reply {reply:?}"
+        ));
     }
     Ok(())
 }
 
-/// Goes through all states, from one in which these owners hold these locks;
-/// gives back how many there are.
+/// Visits all states that can be reached from one in which these owners hold these locks.
+/// Returns their number.
 fn explore(policy: Policy, bounds: &Bounds, held: &[(usize, u8, Kind)]) -> usize {
     let mut world = World::new(policy, LOCKS, bounds.owners);
     for (place, owner, kind) in held {
@@ -168,7 +170,7 @@ fn explore(policy: Policy, bounds: &Bounds, held: &[(usize, u8, Kind)]) -> usize
         lock.end = Some(End::Never);
     }
     let start = pack(&world);
-    let mut states = vec![(start.clone(), 0, Step::Ring)];
+    let mut states = vec![(start.clone(), 0, Step::FireTimers)];
     let mut known: HashSet<State> = HashSet::from([start]);
     let mut at = 0;
     while at < states.len() {
@@ -177,12 +179,12 @@ fn explore(policy: Policy, bounds: &Bounds, held: &[(usize, u8, Kind)]) -> usize
         for step in steps(&world, bounds) {
             let mut world = unpack(&states[at].0, policy, bounds.owners);
             let reply = world.step(step);
-            let checked = match world.wrongs.pop() {
-                Some(wrong) => Err(wrong),
+            let checked = match world.violations.pop() {
+                Some(violation) => Err(violation),
                 None => rules::check(&world),
             };
-            if let Err(wrong) = checked.and_then(|()| check_answers(&before, reply, &world)) {
-                panic!("{policy:?}: {wrong}\n{}", trace(&states, at, step));
+            if let Err(violation) = checked.and_then(|()| check_answers(&before, reply, &world)) {
+                panic!("{policy:?}: {violation}\n{}", trace(&states, at, step));
             }
             let state = pack(&world);
             if known.insert(state.clone()) {
@@ -194,7 +196,7 @@ fn explore(policy: Policy, bounds: &Bounds, held: &[(usize, u8, Kind)]) -> usize
     states.len()
 }
 
-/// How a state came about, by the shortest way.
+/// The shortest way to a state, for the message of a failed test.
 fn trace(states: &[(State, usize, Step)], mut at: usize, last: Step) -> String {
     let mut steps = vec![last];
     while at > 0 {
@@ -204,8 +206,8 @@ fn trace(states: &[(State, usize, Step)], mut at: usize, last: Step) -> String {
     steps.iter().rev().map(|step| format!("  {step:?}\n")).collect()
 }
 
-/// All policies, with the states that there were when this was written: far
-/// fewer would mean that it explores less.
+/// Explores a world under each policy. `states`: how many states there were when the test was
+/// written. Far fewer would mean that the test explores less than it did.
 fn explore_all(bounds: &Bounds, states: [usize; 3]) {
     let policies = [Policy::Fifo, Policy::PreferReaders, Policy::PreferWriters];
     for (policy, states) in policies.into_iter().zip(states) {
@@ -215,35 +217,36 @@ fn explore_all(bounds: &Bounds, states: [usize; 3]) {
 }
 
 #[test]
-fn three_owners_and_two_locks_keep_the_rules_whatever_happens() {
+fn three_owners_and_two_locks_always_keep_the_rules() {
     let bounds = Bounds { owners: &[0, 1, 2], holds: 1, reserved: None, only_waiting: false };
     explore_all(&bounds, [29_775, 29_355, 30_099]);
 }
 
 #[test]
-fn two_clients_of_one_owner_and_a_third_keep_the_rules_whatever_happens() {
+fn two_clients_of_one_owner_and_a_third_always_keep_the_rules() {
     let bounds = Bounds { owners: &[0, 0, 1], holds: 2, reserved: None, only_waiting: false };
     explore_all(&bounds, [40_236, 38_540, 31_544]);
 }
 
 #[test]
-fn those_who_reserve_keep_the_rules_whatever_happens() {
+fn writers_that_reserve_always_keep_the_rules() {
     let bounds = Bounds { owners: &[0, 0, 1], holds: 1, reserved: Some(0), only_waiting: false };
     explore_all(&bounds, [40_836, 40_918, 36_000]);
 }
 
 #[test]
-fn whoever_comes_and_goes_exactly_those_who_close_circles_are_told() {
+fn exactly_the_waiters_that_close_circles_get_the_error() {
     use Kind::{Read, Write};
     use Policy::{Fifo, PreferReaders, PreferWriters};
-    // Owners 0 and 1 have several clients, 2 has none.
-    let several: &[u8] = &[0, 0, 0, 1];
-    explore_crowd(several, &[(0, 2, Write), (1, 1, Read)], &[PreferWriters], 26_000);
+    // Owner 0 has three clients, owner 1 one, owner 2 none.
+    explore_crowd(&[0, 0, 0, 1], &[(0, 2, Write), (1, 1, Read)], &[PreferWriters], 26_000);
     let all = &[Fifo, PreferReaders, PreferWriters];
     explore_crowd(&[0, 0, 1, 1], &[(0, 1, Read), (0, 2, Read), (1, 0, Write)], all, 880);
     explore_crowd(&[0, 0, 1, 3], &[(0, 2, Write), (1, 0, Read), (1, 3, Read)], all, 9_300);
 }
 
+/// Explores a world whose clients only begin to wait and leave. `states`: the least number
+/// of states.
 fn explore_crowd(
     owners: &'static [u8],
     held: &[(usize, u8, Kind)],
@@ -253,6 +256,6 @@ fn explore_crowd(
     let bounds = Bounds { owners, holds: 1, reserved: None, only_waiting: true };
     for policy in policies {
         let found = explore(*policy, &bounds, held);
-        assert!(found >= states, "{policy:?}: {found} states, there were {states}");
+        assert!(found >= states, "{policy:?}: {found} states, expected {states} or more");
     }
 }

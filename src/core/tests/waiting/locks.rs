@@ -1,4 +1,4 @@
-//! The world as the waiting sees it.
+//! The world as `core::wait` reads and changes it.
 
 use super::step::Reply;
 use super::world::{name, Place, Waiter, World};
@@ -17,7 +17,7 @@ impl Holders for World {
         let here = &self.locks[*lock];
         let holders = here.holds.keys().map(|holder| name(*holder));
         Holding {
-            mode: self.seen(*lock, u8::MAX).mode(),
+            mode: self.snapshot(*lock, u8::MAX).mode(),
             reserved_by: here.reserved.map(|(by, _)| name(by)),
             waiting: holders.filter(|holder| self.waits.owner(holder).is_some()).collect(),
         }
@@ -34,13 +34,13 @@ impl Locks for World {
 
     fn standing(&mut self, lock: &Place) -> Result<(Option<Mode>, Option<OwnerId>), Reply> {
         let reserved = self.locks[*lock].reserved.map(|(by, _)| name(by));
-        Ok((self.seen(*lock, u8::MAX).mode(), reserved))
+        Ok((self.snapshot(*lock, u8::MAX).mode(), reserved))
     }
 
     fn attempt(&mut self, id: WaiterId) -> Attempt<(), Reply> {
         assert!(!std::mem::take(&mut self.panics), "a panic that a test asked for");
-        let waiter = self.waits.get(id).expect("one that waits").request;
-        match self.take(waiter, id, false) {
+        let waiter = self.waits.get(id).expect("a waiter on the list").request;
+        match self.try_acquire(waiter, id, false) {
             Ok(true) => Attempt::Granted(()),
             Ok(false) => Attempt::NotYet,
             Err(reply) => Attempt::Failed(reply),
@@ -52,9 +52,11 @@ impl Locks for World {
             Ended::Granted(()) => Reply::Held,
             Ended::Failed(reply) => reply,
             Ended::Deadlock(_) => {
-                self.judge(id, waiter.request);
+                self.check_deadlock(id, waiter.request);
                 if self.entering == Some(false) {
-                    self.wrongs.push(format!("waiter {id} is told of a later one's circle"));
+                    self.violations.push(format!(
+                        "waiter {id} gets the error for a circle that a later waiter closed"
+                    ));
                 }
                 Reply::Deadlock
             }

@@ -1,5 +1,11 @@
-//! Waiting: the shipped rules and the shipped waiting at work in a small world without a
-//! server. What comes of it is held against what must be true of each state.
+//! Tests of waiting. The shipped rules and the shipped `core::wait` run in a small world of
+//! plain values, and each state is checked against a second, simple form of the rules:
+//!
+//! - `world.rs`, `locks.rs`: the world, and the traits of `core::wait` on it;
+//! - `step.rs`: what can happen in it;
+//! - `rules.rs`, `circles.rs`: the second form of the rules, with which each state is checked;
+//! - `explore.rs` (all histories of tiny worlds), `random.rs` (long random histories),
+//!   `stories.rs` (short histories that once went wrong): the tests.
 
 mod circles;
 mod explore;

@@ -1,17 +1,17 @@
-//! Long random histories.
+//! Long random histories: eight clients, three locks.
 
 use super::rules::check;
-use super::step::{Ask, Reply, Step};
+use super::step::{Reply, Request, Step};
 use super::world::World;
 use crate::core::{Kind, Policy, Want, Which};
 use proptest::prelude::*;
 
 const CLIENTS: usize = 8;
-/// Some owners have several clients.
+/// The owner of each client: owners 0 and 1 have more than one client.
 const OWNERS: [u8; CLIENTS] = [0, 1, 2, 3, 4, 0, 1, 0];
 const LOCKS: usize = 3;
 
-fn ask() -> impl Strategy<Value = Step> {
+fn request() -> impl Strategy<Value = Step> {
     let want = prop_oneof![4 => Just(Want::Read), 4 => Just(Want::Write), 1 => Just(Want::Upgrade)];
     let block = prop_oneof![2 => Just(None), 4 => Just(Some(0)), 1 => (1..60i64).prop_map(Some)];
     let lease = prop_oneof![3 => 100..500i64, 1 => 1..60i64].prop_map(Some);
@@ -19,7 +19,7 @@ fn ask() -> impl Strategy<Value = Step> {
     (0..CLIENTS, 0..LOCKS, want, prop::bool::weighted(0.2), lease, block, reserve).prop_map(
         |(client, place, want, once, lease, block, reserve)| {
             let reserve = reserve.filter(|_| want == Want::Write && block.is_none());
-            Step::Ask(Ask { client, place, want, once, lease, block, reserve })
+            Step::Acquire(Request { client, place, want, once, lease, block, reserve })
         },
     )
 }
@@ -34,7 +34,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => Just(Which::All)
     ];
     prop_oneof![
-        12 => ask(),
+        12 => request(),
         6 => (client(), place(), which)
             .prop_map(|(client, place, which)| Step::Release { client, place, which }),
         1 => (client(), place(), lease())
@@ -43,24 +43,24 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(client, place, lease)| Step::Renew { client, place, lease }),
         1 => place().prop_map(Step::Force),
         2 => client().prop_map(Step::Leave),
-        2 => (1..50i64).prop_map(Step::Pass),
-        3 => Just(Step::Ring),
+        2 => (1..50i64).prop_map(Step::Elapse),
+        3 => Just(Step::FireTimers),
     ]
 }
 
-/// Little but coming to wait and leaving, on two locks that are held: queues
-/// are long, and most owners are in several places.
+/// A step for two held locks: clients mostly begin to wait and leave. So queues are long, and
+/// most owners wait in more than one place.
 fn crowded_step() -> impl Strategy<Value = Step> {
     let want = prop_oneof![Just(Want::Read), Just(Want::Write)];
     let wait =
         (0..CLIENTS, 0..2usize, want).prop_map(|(client, place, want)| wait(client, place, want));
     let leave = (0..CLIENTS).prop_map(Step::Leave);
-    prop_oneof![12 => wait, 4 => leave, 2 => Just(Step::Ring), 1 => step()]
+    prop_oneof![12 => wait, 4 => leave, 2 => Just(Step::FireTimers), 1 => step()]
 }
 
 fn wait(client: usize, place: usize, want: Want) -> Step {
     let (once, lease, block, reserve) = (false, Some(100_000), Some(0), None);
-    Step::Ask(Ask { client, place, want, once, lease, block, reserve })
+    Step::Acquire(Request { client, place, want, once, lease, block, reserve })
 }
 
 fn policy() -> impl Strategy<Value = Policy> {
@@ -72,17 +72,17 @@ fn keep_the_rules(policy: Policy, owners: &[u8], steps: Vec<Step>) -> Result<(),
     let mut waited = 0;
     for step in steps {
         waited += u64::from(world.step(step) == Some(Reply::Waiting));
-        prop_assert!(world.wrongs.is_empty(), "{step:?}: {:?}", world.wrongs);
+        prop_assert!(world.violations.is_empty(), "{step:?}: {:?}", world.violations);
         let checked = check(&world);
         prop_assert!(checked.is_ok(), "{step:?}: {checked:?}");
     }
-    // When all leases end, nobody is left waiting.
+    // When all leases have ended, no waiter remains.
     for _ in 0..=CLIENTS {
-        world.step(Step::Pass(1_000_000));
-        world.step(Step::Ring);
+        world.step(Step::Elapse(1_000_000));
+        world.step(Step::FireTimers);
         prop_assert!(check(&world).is_ok());
     }
-    prop_assert!(world.waits.is_empty(), "forgotten: {:?}", world.waits);
+    prop_assert!(world.waits.is_empty(), "waiters remain: {:?}", world.waits);
     let mut answered: Vec<_> = world.answers.iter().map(|(id, _)| *id).collect();
     answered.sort_unstable();
     answered.dedup();
@@ -101,7 +101,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn whatever_happens_the_rules_are_kept_and_everybody_is_answered_once(
+    fn the_rules_are_kept_and_each_waiter_is_answered_once(
         policy in policy(),
         steps in prop::collection::vec(step(), 1..120),
     ) {
@@ -109,7 +109,7 @@ proptest! {
     }
 
     #[test]
-    fn in_a_crowd_the_rules_are_kept_and_everybody_is_answered_once(
+    fn in_long_queues_the_rules_are_kept_and_each_waiter_is_answered_once(
         policy in policy(),
         steps in prop::collection::vec(crowded_step(), 1..60),
     ) {

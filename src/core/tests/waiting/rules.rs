@@ -1,12 +1,12 @@
-//! Who may be granted what, told once more: each request by itself, from all
-//! that is true of a lock, where the product has queues that are served from
-//! their heads.
+//! The rules of granting, written a second time and in another way. The shipped rules serve a
+//! queue from its head. Here each request is decided by itself, from the whole state of its
+//! lock.
 
 use super::world::{Place, World};
 use crate::core::{Policy, WaiterId, Want};
 
-/// Whether the rules let this owner have it now. `id`: where it stands in the
-/// order of arrival; one who has just come is behind all.
+/// Whether the rules allow this request now. `id`: its place in the order of arrival. A new
+/// request has [`WaiterId::MAX`], behind all waiters.
 pub fn may_have(world: &World, place: Place, owner: u8, want: Want, id: WaiterId) -> bool {
     let lock = &world.locks[place];
     let others_hold = lock.holds.keys().any(|holder| *holder != owner);
@@ -33,7 +33,7 @@ pub fn may_have(world: &World, place: Place, owner: u8, want: Want, id: WaiterId
                 others.clone().filter(|(_, w)| w.owner == owner && w.want == Want::Write);
             match want {
                 Want::Read if writes.next().is_some() => return false,
-                // Beyond that it goes by the queue, like anybody's.
+                // The owner's reader waits in the queue like all others.
                 Want::Read | Want::Upgrade => {}
                 Want::Write => return writes.all(|(other, _)| other > id),
             }
@@ -49,7 +49,7 @@ pub fn may_have(world: &World, place: Place, owner: u8, want: Want, id: WaiterId
     })
 }
 
-/// What must be true whatever happens.
+/// Checks what must be true of every state.
 pub fn check(world: &World) -> Result<(), String> {
     for (place, lock) in world.locks.iter().enumerate() {
         let writers = lock.holds.values().filter(|holds| holds.writes > 0).count();
@@ -62,26 +62,27 @@ pub fn check(world: &World) -> Result<(), String> {
         let here = world.waiters().filter(|(_, waiter)| waiter.place == place);
         if here.clone().any(|(id, _)| !queued.contains(&id)) || here.clone().count() != queued.len()
         {
-            return Err(format!("lock {place}: its queue is not those who wait for it"));
+            return Err(format!("lock {place}: its queue and the list have different waiters"));
         }
         if lock.due {
-            // Somebody is about to look at it.
+            // Its queue is about to be served.
             continue;
         }
         for (id, waiter) in here {
             if may_have(world, place, waiter.owner, waiter.want, id) {
-                return Err(format!("waiter {id} waits for what it may have"));
+                return Err(format!("waiter {id} waits, but the rules allow its request"));
             }
             let reads = lock.holds.get(&waiter.owner).is_some_and(|own| !own.reads.is_empty());
             if waiter.want == Want::Upgrade && !reads {
-                return Err(format!("waiter {id} waits to upgrade what it does not hold"));
+                return Err(format!("waiter {id} waits to upgrade, but does not read"));
             }
         }
     }
-    // Who waits for whom may change when somebody leaves; then a look is due.
-    let settled = world.locks.iter().all(|lock| !lock.due);
-    match settled && super::circles::stand(world) {
-        true => Err("a circle of waiters stands".into()),
+    // When a waiter leaves, others may wait for more owners. The circles that this closes are
+    // found when the queue is served, which is due then.
+    let is_settled = world.locks.iter().all(|lock| !lock.due);
+    match is_settled && super::circles::exist(world) {
+        true => Err("there is a circle of owners".into()),
         false => Ok(()),
     }
 }

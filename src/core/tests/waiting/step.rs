@@ -1,4 +1,4 @@
-//! What can happen in the world, and what is told of it.
+//! What can happen in the world, and the replies.
 
 use super::world::{Client, Place};
 use crate::core::{Millis, Want, Which};
@@ -6,22 +6,23 @@ use std::fmt;
 
 /// A request for a hold.
 #[derive(Clone, Copy)]
-pub struct Ask {
+pub struct Request {
     pub client: Client,
     pub place: Place,
     pub want: Want,
     pub once: bool,
-    /// None: without end.
+    /// In ms; None: it never ends.
     pub lease: Option<Millis>,
-    /// How long it waits; 0: without end.
+    /// BLOCK: how long it waits, in ms; 0: without end; None: not at all.
     pub block: Option<Millis>,
+    /// RESERVE: how long a refused writer reserves the lock, in ms.
     pub reserve: Option<Millis>,
 }
 
-impl fmt::Debug for Ask {
+impl fmt::Debug for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Ask { client, place, want, once, lease, block, reserve } = self;
-        write!(f, "Ask{{client {client} lock {place} {want:?} lease {lease:?}")?;
+        let Request { client, place, want, once, lease, block, reserve } = self;
+        write!(f, "Request{{client {client} lock {place} {want:?} lease {lease:?}")?;
         write!(f, " once {once} block {block:?} reserve {reserve:?}}}")
     }
 }
@@ -29,7 +30,7 @@ impl fmt::Debug for Ask {
 /// Something that happens.
 #[derive(Clone, Copy, Debug)]
 pub enum Step {
-    Ask(Ask),
+    Acquire(Request),
     Release {
         client: Client,
         place: Place,
@@ -45,24 +46,26 @@ pub enum Step {
         place: Place,
         lease: Option<Millis>,
     },
+    /// FORCEUNLOCK.
     Force(Place),
     /// All holds of an owner end.
     Lapse {
         owner: u8,
         place: Place,
     },
-    /// The reservation ends.
+    /// The reservation of this lock ends.
     ReservationEnds(Place),
-    /// A waiter's time is up.
+    /// The timeout of a waiter ends.
     TimeOut(Client),
     /// A waiter's connection closes, or CLIENT UNBLOCK names it.
     Leave(Client),
-    Pass(Millis),
-    /// The alarms of locks ring.
-    Ring,
+    /// Time elapses, in ms.
+    Elapse(Millis),
+    /// The timers that are due fire: locks are refreshed, waiters time out.
+    FireTimers,
 }
 
-/// What somebody is told, at once or after waiting.
+/// The reply to a client, at once or after waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply {
     Held,
@@ -70,6 +73,7 @@ pub enum Reply {
     NotHeld,
     Deadlock,
     TimedOut,
-    Left,
+    /// The wait ended by [`Step::Leave`].
+    Removed,
     Waiting,
 }

@@ -1,10 +1,10 @@
-//! Some locks, and clients that hold them and wait for them. The rules, the waiting and
-//! the search for circles are the shipped ones; where the engine has keys, timers and
-//! replies, here are plain values.
+//! Some locks, and clients that hold them and wait for them. The rules, the waiting and the
+//! search for circles are the shipped ones. Plain values take the place of the engine's keys,
+//! timers and replies.
 
 use super::circles;
 use super::rules;
-use super::step::{Ask, Reply, Step};
+use super::step::{Reply, Request, Step};
 use crate::core::wait::{self, Denied, Locks, WaitList};
 use crate::core::{
     decide, downgrade, lets_others_in, release, renew, reservation, End, Holds, Lock, Millis,
@@ -12,22 +12,22 @@ use crate::core::{
 };
 use std::collections::BTreeMap;
 
-/// Which lock.
+/// A lock: an index of [`World::locks`].
 pub type Place = usize;
-/// Which client.
+/// A client: an index of [`World::owners`].
 pub type Client = usize;
 
-/// One lock.
+/// The state of one lock.
 #[derive(Default)]
-pub struct LockHere {
+pub struct LockState {
     pub holds: BTreeMap<u8, Holds>,
     pub end: Option<End>,
     pub reserved: Option<(u8, End)>,
-    /// Its alarm is about to ring.
+    /// Whether its timer is about to fire, and its queue is served then.
     pub due: bool,
 }
 
-/// A request that is tried, or waits.
+/// A request, which is tried or waits.
 #[derive(Clone, Copy, Debug)]
 pub struct Waiter {
     pub client: Client,
@@ -36,25 +36,26 @@ pub struct Waiter {
     pub want: Want,
     pub once: bool,
     pub lease: Option<Millis>,
+    /// When its timeout ends; None: never.
     pub until: Option<Millis>,
 }
 
-/// The world.
+/// All locks and clients, and the time.
 pub struct World {
     pub policy: Policy,
     /// The owner that each client speaks for.
     pub owners: Vec<u8>,
-    pub locks: Vec<LockHere>,
+    pub locks: Vec<LockState>,
     pub waits: WaitList<Place, Waiter>,
-    /// What those who waited were told.
+    /// The replies to waiters that wait no more.
     pub answers: Vec<(WaiterId, Reply)>,
     pub now: Millis,
-    /// Whether a circle stood when the request came that begins to wait now.
+    /// While a request enters the queue: whether there was a circle before it.
     pub entering: Option<bool>,
     /// Whether the next attempt panics.
     pub panics: bool,
-    /// What should not have happened.
-    pub wrongs: Vec<String>,
+    /// Descriptions of what must not happen and did.
+    pub violations: Vec<String>,
 }
 
 impl World {
@@ -64,13 +65,13 @@ impl World {
         World {
             policy,
             owners: owners.to_vec(),
-            locks: (0..locks).map(|_| LockHere::default()).collect(),
+            locks: (0..locks).map(|_| LockState::default()).collect(),
             waits,
             answers: Vec::new(),
             now: 0,
             entering: None,
             panics: false,
-            wrongs: Vec::new(),
+            violations: Vec::new(),
         }
     }
 
@@ -83,20 +84,20 @@ impl World {
         self.waits.iter().map(|(id, waiter)| (id, waiter.request))
     }
 
-    /// One step. A client that waits can say nothing.
+    /// Runs one step. A client that waits cannot send a command: None.
     pub fn step(&mut self, step: Step) -> Option<Reply> {
-        let speaker = match step {
-            Step::Ask(Ask { client, .. })
+        let sender = match step {
+            Step::Acquire(Request { client, .. })
             | Step::Release { client, .. }
             | Step::Downgrade { client, .. }
             | Step::Renew { client, .. } => Some(client),
             _ => None,
         };
-        if speaker.is_some_and(|client| self.waits(client).is_some()) {
+        if sender.is_some_and(|client| self.waits(client).is_some()) {
             return None;
         }
         match step {
-            Step::Ask(ask) => Some(self.ask(ask)),
+            Step::Acquire(request) => Some(self.acquire(request)),
             Step::Release { client, place, which } => {
                 self.catch_up(place);
                 self.change(client, place, |lock, _| release(lock, which, None).ok())
@@ -109,7 +110,7 @@ impl World {
             Step::Renew { client, place, lease } => {
                 self.catch_up(place);
                 let (owner, end) = (self.owners[client], self.end(lease));
-                if let Ok(after) = renew(&self.seen(place, owner), end) {
+                if let Ok(after) = renew(&self.snapshot(place, owner), end) {
                     self.commit(place, owner, after);
                 }
                 Some(Reply::Held)
@@ -134,21 +135,21 @@ impl World {
             Step::TimeOut(client) => {
                 let id = self.waits(client)?;
                 self.leave(id, Reply::TimedOut);
-                self.ring();
+                self.fire_timers();
                 None
             }
             Step::Leave(client) => {
                 let id = self.waits(client)?;
-                self.leave(id, Reply::Left);
+                self.leave(id, Reply::Removed);
                 None
             }
-            Step::Pass(ms) => {
+            Step::Elapse(ms) => {
                 self.now += ms;
                 self.lapse();
                 None
             }
-            Step::Ring => {
-                self.ring();
+            Step::FireTimers => {
+                self.fire_timers();
                 None
             }
         }
@@ -161,7 +162,7 @@ impl World {
         rule: impl FnOnce(&Lock, u8) -> Option<Lock>,
     ) -> Option<Reply> {
         let owner = self.owners[client];
-        let Some(after) = rule(&self.seen(place, owner), owner) else {
+        let Some(after) = rule(&self.snapshot(place, owner), owner) else {
             return Some(Reply::NotHeld);
         };
         self.commit(place, owner, after);
@@ -173,13 +174,13 @@ impl World {
         lease.map_or(End::Never, |ms| End::At(self.now + ms))
     }
 
-    fn ask(&mut self, ask: Ask) -> Reply {
-        let Ask { client, place, want, once, lease, block, reserve } = ask;
+    fn acquire(&mut self, request: Request) -> Reply {
+        let Request { client, place, want, once, lease, block, reserve } = request;
         let owner = self.owners[client];
         self.catch_up(place);
         let until = block.filter(|ms| *ms > 0).map(|ms| self.now + ms);
         let waiter = Waiter { client, owner, place, want, once, lease, until };
-        match self.take(waiter, WaiterId::MAX, true) {
+        match self.try_acquire(waiter, WaiterId::MAX, true) {
             Ok(true) => {
                 wait::serve_holder(self, &place, &name(owner));
                 if lets_others_in(want, self.policy) {
@@ -191,13 +192,13 @@ impl World {
             Err(reply) => return reply,
         }
         if rules::may_have(self, place, owner, want, WaiterId::MAX) {
-            self.wrongs.push(format!("{ask:?} was refused and need not be"));
+            self.violations.push(format!("{request:?} was refused, but the rules allow it"));
         }
         if block.is_some() {
             return self.wait(waiter);
         }
-        let seen = self.seen(place, owner);
-        let reservation = self.reservation(place, owner, want, &seen);
+        let lock = self.snapshot(place, owner);
+        let reservation = self.reservation(place, owner, want, &lock);
         if let Some(ms) = reserve.filter(|_| self.waits.may_reserve(&place, reservation)) {
             self.locks[place].reserved = Some((owner, End::At(self.now + ms)));
         }
@@ -206,16 +207,17 @@ impl World {
 
     fn wait(&mut self, waiter: Waiter) -> Reply {
         let Waiter { owner, place, want, .. } = waiter;
-        let seen = self.seen(place, owner);
-        self.entering = Some(circles::stand(self));
-        let entered = wait::enter(self, &seen, wait::Waiter::new(name(owner), place, want, waiter));
+        let lock = self.snapshot(place, owner);
+        self.entering = Some(circles::exist(self));
+        let entered = wait::enter(self, &lock, wait::Waiter::new(name(owner), place, want, waiter));
         self.entering = None;
         let id = match entered {
             Ok(id) => id,
             Err(denied) => {
-                // One that would wait for itself names nobody else.
+                // A circle of one owner is found without a search: an owner that reads
+                // and asks to write would wait for itself.
                 if matches!(denied, Denied::Deadlock(circle) if circle.len() > 1) {
-                    self.judge(WaiterId::MAX - 1, waiter);
+                    self.check_deadlock(WaiterId::MAX - 1, waiter);
                 }
                 return Reply::Deadlock;
             }
@@ -227,24 +229,30 @@ impl World {
         }
     }
 
-    fn reservation(&self, place: Place, owner: u8, want: Want, seen: &Lock) -> Reservation {
+    fn reservation(&self, place: Place, owner: u8, want: Want, lock: &Lock) -> Reservation {
         let by = self.locks[place].reserved.map(|(by, _)| [by]);
-        reservation(by.as_ref().map(|by| by.as_slice()), &[owner], want, seen, self.policy)
+        reservation(by.as_ref().map(|by| by.as_slice()), &[owner], want, lock, self.policy)
     }
 
-    /// Tries a request. `id`: where it stands among those that wait.
-    pub fn take(&mut self, waiter: Waiter, id: WaiterId, behind: bool) -> Result<bool, Reply> {
+    /// Tries a request. `id`: its place in the order of arrival. `behind`: whether waiters can
+    /// hold it up.
+    pub fn try_acquire(
+        &mut self,
+        waiter: Waiter,
+        id: WaiterId,
+        behind: bool,
+    ) -> Result<bool, Reply> {
         let Waiter { owner, place, want, once, lease, .. } = waiter;
-        let seen = self.seen(place, owner);
-        let reservation = self.reservation(place, owner, want, &seen);
-        let behind = behind && self.waits.holds_up(&place, &seen, &[owner], want, reservation);
+        let lock = self.snapshot(place, owner);
+        let reservation = self.reservation(place, owner, want, &lock);
+        let behind = behind && self.waits.holds_up(&place, &lock, &[owner], want, reservation);
         let terms = Terms { lease: self.end(lease), once, meant: None };
-        let verdict = decide(&seen, want, terms, reservation, behind);
+        let verdict = decide(&lock, want, terms, reservation, behind);
         let Verdict::Granted(after) = verdict.map_err(|_| Reply::NotHeld)? else {
             return Ok(false);
         };
         if !rules::may_have(self, place, owner, want, id) {
-            self.wrongs.push(format!("{waiter:?} was granted and must not be"));
+            self.violations.push(format!("{waiter:?} was granted, but the rules do not allow it"));
         }
         self.commit(place, owner, after);
         if want != Want::Read && reservation == Reservation::Own {
@@ -253,17 +261,18 @@ impl World {
         Ok(true)
     }
 
-    /// A waiter was told of a circle.
-    pub fn judge(&mut self, id: WaiterId, waiter: Waiter) {
+    /// Checks that a waiter that got a deadlock error has closed a circle.
+    pub fn check_deadlock(&mut self, id: WaiterId, waiter: Waiter) {
         if !circles::were_closed_by(self, id, waiter) {
-            self.wrongs.push(format!("waiter {id} closes no circle and is told so"));
+            self.violations
+                .push(format!("waiter {id} gets a deadlock error, but closes no circle"));
         }
     }
 
-    /// A waiter leaves without having been served.
+    /// Removes a waiter that was not granted its request.
     fn leave(&mut self, id: WaiterId, reply: Reply) {
         match self.waits.remove(id) {
-            None => self.wrongs.push(format!("waiter {id} is told {reply:?}, and had left")),
+            None => self.violations.push(format!("waiter {id} gets {reply:?}, but does not wait")),
             Some(waiter) => {
                 self.answers.push((id, reply));
                 self.queue_shortened(waiter.lock());
@@ -271,31 +280,31 @@ impl World {
         }
     }
 
-    /// Whatever is due is done before a command looks.
+    /// Serves the queue if that is due. The engine does the same before each command.
     fn catch_up(&mut self, place: Place) {
         if std::mem::take(&mut self.locks[place].due) {
             wait::serve(self, &place);
         }
     }
 
-    fn ring(&mut self) {
+    fn fire_timers(&mut self) {
         while let Some(place) = self.locks.iter().position(|lock| lock.due) {
             self.catch_up(place);
         }
-        let up = |waiter: &Waiter| waiter.until.is_some_and(|until| self.now > until);
-        let first = self.waiters().find(|(_, waiter)| up(waiter));
+        let is_over = |waiter: &Waiter| waiter.until.is_some_and(|until| self.now > until);
+        let first = self.waiters().find(|(_, waiter)| is_over(waiter));
         if let Some((id, _)) = first {
             self.leave(id, Reply::TimedOut);
-            self.ring();
+            self.fire_timers();
         }
     }
 
-    /// Holds that are over count no more, whenever somebody looks.
+    /// Removes lapsed holds and reservations, and notes which locks are due because of it.
     fn lapse(&mut self) {
         let now = self.now;
         for lock in &mut self.locks {
             let over = lock.end.is_some_and(|end| end.is_past(now));
-            let count = |lock: &LockHere| -> u64 {
+            let count = |lock: &LockState| -> u64 {
                 lock.holds.values().map(|holds| holds.reads.len() as u64 + holds.writes).sum()
             };
             let before = (count(lock), lock.reserved);
@@ -316,7 +325,8 @@ impl World {
         lock.holds.retain(|_, holds| !holds.is_empty());
     }
 
-    pub fn seen(&self, place: Place, owner: u8) -> Lock {
+    /// The snapshot of a lock for an owner.
+    pub fn snapshot(&self, place: Place, owner: u8) -> Lock {
         let here = &self.locks[place];
         if here.holds.is_empty() {
             return Lock::free();
@@ -333,7 +343,7 @@ impl World {
     }
 }
 
-/// The name of an owner.
+/// The name of an owner, from its number.
 pub fn name(owner: u8) -> OwnerId {
     OwnerId::from([owner].as_slice())
 }
