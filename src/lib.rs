@@ -14,13 +14,12 @@ mod store;
 use ffi::{guarded, Ctx, ServerAlloc};
 use redis_module::{redis_module, Context, RedisString, Status};
 
-/// The version as the server shows it: 10000 · major + 100 · minor + patch. It
-/// stands in `Cargo.toml` and nowhere else.
+/// The version in MODULE LIST: 10000 · major + 100 · minor + patch, from `Cargo.toml`.
 const VERSION: i32 = 10_000 * number(env!("CARGO_PKG_VERSION_MAJOR"))
     + 100 * number(env!("CARGO_PKG_VERSION_MINOR"))
     + number(env!("CARGO_PKG_VERSION_PATCH"));
 
-/// What these decimal digits say.
+/// The number that decimal digits spell.
 const fn number(digits: &str) -> i32 {
     let (mut rest, mut number) = (digits.as_bytes(), 0);
     while let [digit, tail @ ..] = rest {
@@ -47,9 +46,9 @@ fn try_load(context: &Context, args: &[RedisString]) -> Result<(), String> {
     let args: Vec<&[u8]> = args.iter().map(|arg| arg.as_slice()).collect();
     let settings = server::load_settings(ctx, &args)?;
     store::init(ctx)?;
-    // What the server keeps of a load that failed would call code that is gone.
-    // It takes back commands and settings by itself, and nothing else: so what
-    // follows the server's events comes last, and undoes itself.
+    // When a load fails, the server removes the module's code. It also removes the module's
+    // commands and settings, but not its subscriptions to events: these would call code that
+    // is gone. So `server::start`, which subscribes, comes last and undoes its work on failure.
     command::register(ctx)?;
     server::start(ctx, settings)
 }

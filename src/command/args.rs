@@ -4,33 +4,34 @@ use super::Error;
 use crate::core::Millis;
 use crate::ffi::Str;
 
-/// The arguments that are not yet read.
+/// A cursor over the arguments of a command.
 pub struct Args<'a> {
+    /// The arguments that are not yet read.
     rest: &'a [&'a Str],
-    /// The one that was read last.
+    /// The argument that was read last.
     last: Option<&'a Str>,
 }
 
 impl<'a> Args<'a> {
-    /// The arguments behind the command's own name.
+    /// A cursor over `args`, whose first element is the command's name.
     pub fn new(args: &'a [&'a Str]) -> Args<'a> {
         Args { rest: args.get(1..).unwrap_or_default(), last: None }
     }
 
-    /// The next argument.
+    /// The next argument; a syntax error when there is none.
     pub fn next(&mut self) -> Result<&'a Str, Error> {
         self.take().ok_or_else(|| self.syntax())
     }
 
-    /// The next argument, a time in ms. Whether it is in range is for the
-    /// engine to say, who knows what time it is; what is no integer is as
-    /// little a time as 0 is.
+    /// The next argument, a lease or another duration in ms: any integer. The engine checks
+    /// the range, because the range depends on the present time. A text that is no integer
+    /// gives the same error as a number out of range.
     pub fn millis(&mut self) -> Result<Millis, Error> {
         integer(self.next()?.bytes()).ok_or(Error::InvalidExpire)
     }
 
-    /// The next argument, the most that somebody will wait, in ms; 0: without
-    /// end.
+    /// The next argument, a timeout in ms: 0 or more; 0: without end. The engine checks the
+    /// upper limit.
     pub fn timeout(&mut self) -> Result<Millis, Error> {
         let timeout = integer(self.next()?.bytes()).ok_or(Error::BadTimeout)?;
         if timeout < 0 {
@@ -40,7 +41,7 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// The next argument, a number of things: 1 or more.
+    /// The next argument, a count: 1 or more.
     pub fn count(&mut self) -> Result<usize, Error> {
         let number = integer(self.next()?.bytes()).ok_or(Error::NotAnInteger)?;
         usize::try_from(number).ok().filter(|count| *count > 0).ok_or(Error::NotPositive)
@@ -51,7 +52,7 @@ impl<'a> Args<'a> {
         self.take().map(|word| word.bytes().to_ascii_uppercase())
     }
 
-    /// Refuses what is left over.
+    /// Refuses arguments that remain.
     pub fn finish(self) -> Result<(), Error> {
         match self.rest.first() {
             None => Ok(()),
@@ -59,8 +60,8 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// What was read last is unknown, given twice, lacks its value or goes with
-    /// nothing that is there.
+    /// The error for the argument that was read last: it is unknown, given twice, lacks its
+    /// value, or excludes another option.
     pub fn syntax(&self) -> Error {
         Error::Syntax(self.last.map_or(b"".as_slice(), Str::bytes).into())
     }
@@ -72,7 +73,7 @@ impl<'a> Args<'a> {
     }
 }
 
-/// An integer as the server reads it: plain decimal, no sign but `-`.
+/// Reads an integer by the rules of the server: decimal, no `+`, no leading zero, no `-0`.
 fn integer(text: &[u8]) -> Option<i64> {
     let (digits, sign) = match text.strip_prefix(b"-") {
         Some(digits) => (digits, -1),
@@ -80,7 +81,7 @@ fn integer(text: &[u8]) -> Option<i64> {
     };
     match digits {
         [b'0'] if sign == 1 => Some(0),
-        // As most are, and too short to be too large.
+        // The usual case. 17 digits cannot overflow, so no check is needed.
         [b'1'..=b'9', ..] if digits.len() < 18 => digits
             .iter()
             .try_fold(0i64, |number, byte| {
@@ -100,7 +101,7 @@ mod tests {
     use super::integer;
 
     #[test]
-    fn integers_are_the_servers() {
+    fn integers_are_read_like_the_server_does() {
         for (text, number) in [
             ("0", 0),
             ("7", 7),

@@ -1,4 +1,4 @@
-//! What a command is.
+//! The definition of a command.
 
 use super::args::Args;
 use super::error::Error;
@@ -6,36 +6,37 @@ use crate::ffi::{CommandDocs, Ctx, Reply, Run, Str};
 
 /// A command.
 pub trait Command {
-    /// What the server, its clients and HELP know of it.
+    /// The description for the server, COMMAND DOCS and HELP.
     const DOCS: CommandDocs;
 
-    /// Runs it.
+    /// Runs the command. `args` begins behind the name. An error becomes an error reply.
     fn run(ctx: Ctx<'_>, args: Args<'_>) -> Result<Reply, Error>;
 }
 
-/// A line of the table: a command without its type.
+/// A row of the table of commands. It stands for a type that implements [`Command`].
 pub struct Row {
-    /// What is known of it.
+    /// [`Command::DOCS`].
     pub docs: CommandDocs,
-    /// Makes it known to the server.
+    /// Registers the command with the server.
     pub register: fn(Ctx<'_>) -> Result<(), String>,
 }
 
 impl Row {
-    /// The line of a command.
+    /// The row of a command.
     pub const fn of<C: Command>() -> Row {
-        Row { docs: C::DOCS, register: |ctx| ctx.register::<Called<C>>(&C::DOCS) }
+        Row { docs: C::DOCS, register: |ctx| ctx.register::<Adapter<C>>(&C::DOCS) }
     }
 }
 
-/// A command as the server calls it.
-struct Called<C>(std::marker::PhantomData<C>);
+/// Adapts a [`Command`] to [`Run`], which the server calls.
+struct Adapter<C>(std::marker::PhantomData<C>);
 
-impl<C: Command> Run for Called<C> {
+impl<C: Command> Run for Adapter<C> {
     fn run(ctx: Ctx<'_>, args: &[&Str]) -> Reply {
         C::run(ctx, Args::new(args)).unwrap_or_else(|error| Reply::Error(error.text(C::DOCS.name)))
     }
 }
 
-/// The version of the module that brought all commands there are.
+/// The version of the module that added the commands, for COMMAND DOCS. All are from the same
+/// version so far.
 pub const SINCE: &str = "0.1.0";

@@ -4,7 +4,7 @@ use super::docs::{KEY, LEASE, OWNER};
 use super::{run, Args, Command, Error, SINCE};
 use crate::ffi::{CommandDocs, Ctx, KeyUse, Reply};
 
-/// Goes from write to read with no gap.
+/// Turns the write holds of an owner into a read hold, in one step.
 pub struct Downgrade;
 
 impl Command for Downgrade {

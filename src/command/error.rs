@@ -1,4 +1,4 @@
-//! Errors, as clients see them: a code, a space, a sentence
+//! The texts of errors, as clients see them: a code, a space, a sentence
 //! (`docs/commands/README.md`, "Errors").
 
 use crate::core::{Mode, NotHeld, OwnerId, TooMany, MAX_READS};
@@ -8,19 +8,20 @@ use crate::store;
 /// Why a command ended in an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// This option word is unknown, given twice or meaningless here.
+    /// A syntax error at this argument: it is unknown, given twice, lacks its value, or
+    /// excludes another option.
     Syntax(Box<[u8]>),
-    /// A time is out of range.
+    /// A lease, or the time of RESERVE, is not an integer.
     InvalidExpire,
-    /// A timeout is no integer, or too large.
+    /// A timeout is not an integer.
     BadTimeout,
     /// A timeout is below 0.
     NegativeTimeout,
-    /// A number is none.
+    /// A count is not an integer.
     NotAnInteger,
-    /// A number is below 1.
+    /// A count is below 1.
     NotPositive,
-    /// What the engine says.
+    /// An error of the engine.
     Engine(engine::Error),
 }
 
@@ -31,7 +32,7 @@ impl From<engine::Error> for Error {
 }
 
 impl Error {
-    /// The line of the reply to `command`.
+    /// The error reply to `command`, one line.
     pub fn text(&self, command: &str) -> String {
         use engine::Error::{
             Busy, Deadlock, Elsewhere, Internal, InvalidExpire, InvalidTimeout, NoSession, NotHeld,
@@ -133,18 +134,18 @@ fn deadlock(circle: &[OwnerId]) -> String {
     }
 }
 
-/// A name as an error shows it.
+/// A name as an error shows it: at most [`MAX_NAME`] characters.
 fn name(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).chars().take(MAX_NAME).collect()
 }
 
-/// What a time has to be.
+/// The part of an error that says which leases are allowed.
 const EXPECTED: &str = "the lease is an integer of milliseconds, 1 or more";
 
-/// The most of a name that an error shows, in characters.
+/// How many characters of a name an error shows.
 const MAX_NAME: usize = 256;
 
-/// A mode as the hash and the replies spell it.
+/// A mode as replies and error texts spell it.
 pub fn word(mode: Mode) -> &'static str {
     match mode {
         Mode::Read => "read",

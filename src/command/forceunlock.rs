@@ -5,7 +5,7 @@ use super::{run, Args, Command, Error, SINCE};
 use crate::core::Mode;
 use crate::ffi::{CommandDocs, Ctx, KeyUse, Reply};
 
-/// Breaks a lock open.
+/// Removes a lock with all its holds and its reservation, of any owner.
 pub struct ForceUnlock;
 
 impl Command for ForceUnlock {

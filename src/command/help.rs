@@ -5,10 +5,10 @@ use super::{Args, Command, Error, SINCE};
 use crate::ffi::{CommandDocs, Ctx, KeyUse, MainThread, Reply};
 use std::cell::RefCell;
 
-/// A line for each command.
+/// The lines of the reply, one for each command.
 static LINES: MainThread<RefCell<Vec<String>>> = MainThread::new(RefCell::new(Vec::new()));
 
-/// Makes the lines from what is known of each command.
+/// Makes the lines from the descriptions of the commands.
 pub fn set_lines<'a>(table: impl Iterator<Item = &'a CommandDocs>) {
     LINES.replace(table.map(line).collect());
 }

@@ -7,10 +7,10 @@ use crate::core::{End, Kind, Millis, Want};
 use crate::engine::{Holder, LockInfo, WaiterInfo};
 use crate::ffi::{CommandDocs, Ctx, KeyUse, Reply};
 
-/// Tells all about a lock.
+/// Shows the state of a lock.
 pub struct Inspect;
 
-/// How many holders are listed when nobody says.
+/// How many holders, and how many waiters, are listed without COUNT.
 const DEFAULT_COUNT: usize = 100;
 
 impl Command for Inspect {
@@ -34,7 +34,7 @@ impl Command for Inspect {
     }
 }
 
-/// `[COUNT n]`
+/// Reads the option `[COUNT n]`, which must be the last one. Without it: [`DEFAULT_COUNT`].
 pub fn count_option(args: &mut Args<'_>) -> Result<usize, Error> {
     match args.word().as_deref() {
         None => Ok(DEFAULT_COUNT),

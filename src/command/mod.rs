@@ -1,5 +1,5 @@
-//! The commands: bytes in, request out; outcome in, reply out. One file for
-//! each, and [`TABLE`] lists them all.
+//! The commands. Each has a file that turns arguments into a request and the outcome into a
+//! reply. [`TABLE`] lists them all.
 
 mod args;
 mod definition;

@@ -5,7 +5,7 @@ use super::inspect::count_option;
 use super::{run, Args, Command, Error, SINCE};
 use crate::ffi::{CommandDocs, Ctx, KeyUse, Reply};
 
-/// Lists the locks that clients wait for, as far as the user may read them.
+/// Lists the locks that have waiters. Locks that the user may not read are left out.
 pub struct Queues;
 
 impl Command for Queues {

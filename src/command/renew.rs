@@ -4,7 +4,7 @@ use super::docs::{KEY, LEASE, OWNER};
 use super::{run, Args, Command, Error, SINCE};
 use crate::ffi::{CommandDocs, Ctx, KeyUse, Reply};
 
-/// Makes every live hold of an owner last.
+/// Lengthens the lease of every live hold of an owner.
 pub struct Renew;
 
 impl Command for Renew {

@@ -1,4 +1,5 @@
-//! What RLOCK, WLOCK and UPGRADE share: `key owner lease` and the options.
+//! The code that RLOCK, WLOCK and UPGRADE share: their arguments `key owner lease [options]`
+//! and their replies.
 
 use super::{Args, Error};
 use crate::core::{Token, Want};
@@ -6,8 +7,8 @@ use crate::engine::{AcquireRequest, Acquired, Answer};
 use crate::ffi::{Ctx, Reply};
 use crate::server;
 
-/// Reads the arguments of a request, runs it and makes the reply. `render`
-/// makes the reply of an answer that comes later.
+/// Reads the arguments of a request, runs it and makes the reply. `render`: makes the reply
+/// from the answer when the request has waited.
 pub fn run(
     ctx: Ctx<'_>,
     args: Args<'_>,
@@ -49,7 +50,7 @@ fn parse<'a>(mut args: Args<'a>, want: Want) -> Result<AcquireRequest<'a>, Error
     Ok(request)
 }
 
-/// The reply of an answer that comes to the command of this name.
+/// The reply to a request that has waited. `command`: the name that an error text may show.
 pub fn answer(answer: Answer, command: &str) -> Reply {
     match answer {
         Answer::Held(grant) => held(grant.token),
@@ -58,7 +59,7 @@ pub fn answer(answer: Answer, command: &str) -> Reply {
     }
 }
 
-/// `OK`, with the fencing token that was asked for.
+/// `OK`; with FENCE an array of `OK` and the token.
 fn held(token: Option<Token>) -> Reply {
     match token {
         Some(token) => Reply::Array(vec![Reply::Ok, Reply::Integer(token)]),
@@ -66,7 +67,8 @@ fn held(token: Option<Token>) -> Reply {
     }
 }
 
-/// `OK`, or the ms to wait at the most; -1: without end.
+/// The reply to a request: as in [`held`], or an integer for a refused one. The integer is the
+/// ms until the obstacle ends at the latest; -1: it never ends by itself.
 fn reply(acquired: Acquired) -> Reply {
     match acquired {
         Acquired::Held(token) => held(token),

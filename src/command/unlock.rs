@@ -5,7 +5,7 @@ use super::{run, Args, Command, Error, SINCE};
 use crate::core::{Kind, Which};
 use crate::ffi::{Arg, CommandDocs, Ctx, KeyUse, Reply};
 
-/// Gives back one hold, or all of an owner.
+/// Gives back one hold of an owner, or all of them.
 pub struct Unlock;
 
 const ALL: Arg = Arg { optional: false, ..word("all", "ALL") };

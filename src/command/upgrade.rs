@@ -5,7 +5,7 @@ use super::{request, Args, Command, Error, SINCE};
 use crate::core::Want;
 use crate::ffi::{CommandDocs, Ctx, KeyUse, Reply};
 
-/// Goes from read to write with no gap.
+/// Gives the only reader of a lock a write hold, in one step.
 pub struct Upgrade;
 
 impl Command for Upgrade {
