@@ -1,11 +1,12 @@
-//! Clients that wait.
+//! Blocked clients: the clients of waiters.
 
 use super::state::{with_server, Client, Server, SERVER};
 use crate::core::WaiterId;
 use crate::engine::{AcquireRequest, Acquired, Answer, Error};
 use crate::ffi::{BlockedId, Ctx, OnBlocked, Reply};
 
-/// Runs a request.
+/// Runs a request. If it has to wait, its client is blocked, and `render` makes the reply from
+/// the answer later.
 pub fn acquire(
     ctx: Ctx<'_>,
     request: &AcquireRequest<'_>,
@@ -26,6 +27,7 @@ pub fn acquire(
     })
 }
 
+/// The callbacks of blocked clients.
 struct Clients;
 
 impl OnBlocked for Clients {
@@ -61,16 +63,16 @@ impl OnBlocked for Clients {
             if let Some(client) = server.clients.remove(&waiter) {
                 client.blocked.dismiss();
             }
-            // Those behind it may get in, but not from here: the server may be
-            // about to become a replica.
+            // Waiters behind it may get in now. But the queue is served later, because the
+            // server may be about to become a replica.
             server.wake_soon();
         }
     }
 
-    fn answered(ctx: Ctx<'_>, number: WaiterId, delivered: bool) {
+    fn answered(ctx: Ctx<'_>, id: WaiterId, delivered: bool) {
         let mut server = SERVER.borrow_mut();
         if let Some(server) = server.as_mut() {
-            server.engine.answered(ctx, number, delivered);
+            server.engine.answered(ctx, id, delivered);
             if !delivered {
                 server.wake_soon();
             }

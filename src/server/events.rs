@@ -1,4 +1,4 @@
-//! What happens to the server and to its keys.
+//! Events of the server and of its keys.
 
 use super::state::{Server, Subscribe, INBOX, INBOX_HAS_CHANGES, SERVER};
 use super::{eviction, listeners, timer};
@@ -8,10 +8,10 @@ use crate::store;
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether this server is a primary. Only a primary ends leases and grants.
-static PRIMARY: AtomicBool = AtomicBool::new(true);
+/// Whether this server is a primary. Only a primary ends leases and grants holds.
+static IS_PRIMARY: AtomicBool = AtomicBool::new(true);
 
-/// What is followed from the start on.
+/// The events that the module subscribes to when it is loaded.
 const FOLLOWED: [Event; 9] = [
     Event::RoleChanged,
     Event::ReplicaChanged,
@@ -24,44 +24,45 @@ const FOLLOWED: [Event; 9] = [
     Event::ClientChange,
 ];
 
-/// Whether this server is loading a file.
-static LOADS: AtomicBool = AtomicBool::new(false);
+/// Whether this server is loading its data.
+static IS_LOADING: AtomicBool = AtomicBool::new(false);
 
-/// The key that a running RENAME or MOVE takes away, if it concerns the engine: the
-/// server tells of both of its ends one after the other.
-static TAKEN_FROM: MainThread<RefCell<Option<Key>>> = MainThread::new(RefCell::new(None));
+/// The source of a running RENAME or MOVE, if the engine follows that key. The server sends two
+/// events one after the other: first for the source, then for the target.
+static MOVED_FROM: MainThread<RefCell<Option<Key>>> = MainThread::new(RefCell::new(None));
 
-/// A key: its database and its name.
+/// The database and the name of a key.
 type Key = (i32, Vec<u8>);
 
-/// Starts to follow.
+/// Subscribes to the events of the server.
 pub(super) fn follow(ctx: Ctx<'_>) -> Result<(), String> {
     if let Some(event) = FOLLOWED.into_iter().find(|event| !ctx.subscribe::<Events>(*event)) {
         return Err(format!("the server does not tell of {event:?}"));
     }
-    PRIMARY.store(ctx.situation().primary, Ordering::Relaxed);
+    IS_PRIMARY.store(ctx.situation().primary, Ordering::Relaxed);
     listeners::detect(ctx);
     Ok(())
 }
 
-/// Follows nothing of it any more. A server that unloads a module does so by
-/// itself; Redis 7.0 does not when a load fails.
+/// Ends the subscriptions to the events of the server. A server does this itself when it
+/// unloads a module. But Redis 7.0 does not when the load of a module fails.
 pub(super) fn unfollow(ctx: Ctx<'_>) {
     FOLLOWED.into_iter().for_each(|event| ctx.unsubscribe(event));
 }
 
-/// Follows what happens to keys, from the first lock on: each DEL and EXPIRE on
-/// the server has to pay for it. In a cluster from the start on.
+/// Subscribes to the events of keys. They cost time at each DEL and EXPIRE on the server, so the
+/// module subscribes when it gets its first lock; in a cluster from the start.
 fn follow_keys(ctx: Ctx<'_>) {
     if !ctx.subscribe_to_keys::<Events>() {
         ctx.warn("rwlock: bug: the server does not tell of changed keys");
     }
 }
 
-/// What the server is asked to tell of later.
+/// The subscriptions that the module makes when it needs them.
 pub(super) const SUBSCRIBE: Subscribe =
     Subscribe { keys: follow_keys, event_loop: |ctx| ctx.subscribe::<Events>(Event::Loop) };
 
+/// The callbacks of all events.
 struct Events;
 
 impl OnEvent for Events {
@@ -69,42 +70,43 @@ impl OnEvent for Events {
         match happened {
             Happened::Role { primary } => {
                 listeners::detect(ctx);
-                PRIMARY.store(primary, Ordering::Relaxed);
+                IS_PRIMARY.store(primary, Ordering::Relaxed);
                 if let Some(server) = SERVER.borrow_mut().as_mut() {
                     server.engine.retire();
-                    // Who still waits at a replica is told so.
+                    // At a replica the engine then answers the waiters with UNBLOCKED.
                     server.wake_soon();
                 }
                 if primary {
-                    put(Change::Everything);
+                    note(Change::Everything);
                 }
             }
-            // What a reload empties comes back: see `Loads`. So nobody notes it before
-            // the next command.
-            Happened::Flushed(db) if !LOADS.load(Ordering::Relaxed) => {
-                defer(Change::Flushed(db));
+            // A server that reloads its data flushes first, and the keys come back. So a flush
+            // only goes into the inbox, and `Loads`, which follows at once, removes it from there.
+            Happened::Flushed(db) if !IS_LOADING.load(Ordering::Relaxed) => {
+                put_in_inbox(Change::Flushed(db));
+                wake_soon();
             }
             Happened::Flushed(_) => {}
-            Happened::Swapped(one, other) => put(Change::Swapped(one, other)),
+            Happened::Swapped(one, other) => note(Change::Swapped(one, other)),
             Happened::Disconnected(client) => {
                 let concerned = match SERVER.try_borrow_mut() {
                     Ok(server) => server.as_ref().is_some_and(|s| s.engine.has_session(client)),
                     Err(_) => true,
                 };
                 if concerned {
-                    put(Change::Disconnected(client));
+                    note(Change::Disconnected(client));
                 }
             }
-            // The server empties itself before it loads, or when it has begun to: the
-            // keys that come are what counts, not that they were gone meanwhile.
+            // A server flushes all data before the load or when the load begins. Only the keys
+            // after the load count, so such a flush is no change.
             Happened::Loads => {
-                LOADS.store(true, Ordering::Relaxed);
+                IS_LOADING.store(true, Ordering::Relaxed);
                 INBOX.borrow_mut().retain(|change| !matches!(change, Change::Flushed(_)));
             }
             Happened::Loaded => {
-                LOADS.store(false, Ordering::Relaxed);
+                IS_LOADING.store(false, Ordering::Relaxed);
                 listeners::detect(ctx);
-                put(Change::Everything);
+                note(Change::Everything);
             }
             Happened::ListenersChanged => listeners::detect(ctx),
             Happened::Awake => timer::after_sleep(ctx),
@@ -127,50 +129,54 @@ impl OnEvent for Events {
 
 impl OnKeyEvent for Events {
     fn on_key_event(ctx: Ctx<'_>, name: &[u8], key: &[u8]) {
-        if !PRIMARY.load(Ordering::Relaxed) {
+        if !IS_PRIMARY.load(Ordering::Relaxed) {
             return;
         }
         let db = ctx.db().number();
         let (concerned, is_working) = match SERVER.try_borrow_mut() {
             Ok(mut server) => {
                 let concerned = |server: &mut Server| {
-                    // What is noted already can make this key one of a lock's.
+                    // A change in the inbox may be the reason why the engine follows this key.
                     server.read_inbox();
                     server.engine.concerns(db, key)
                 };
                 (server.as_mut().is_some_and(concerned), false)
             }
-            // In the middle of the engine's own work.
+            // The engine is at work. It reads this event from the inbox later.
             Err(_) => (true, true),
         };
-        let goes = matches!(name, b"rename_from" | b"move_from");
-        let comes = matches!(name, b"rename_to" | b"move_to");
-        // Another module may write in between.
-        let from = if comes { TAKEN_FROM.take() } else { None };
-        let arrives = name == b"restore" && store::is_cluster();
-        if goes {
-            TAKEN_FROM.replace(concerned.then(|| (db, key.to_vec())));
+        let is_source = matches!(name, b"rename_from" | b"move_from");
+        let is_target = matches!(name, b"rename_to" | b"move_to");
+        // Any other event in between (another module may write a key) changes nothing here.
+        let from = if is_target { MOVED_FROM.take() } else { None };
+        let is_arrival = name == b"restore" && store::is_cluster();
+        if is_source {
+            MOVED_FROM.replace(concerned.then(|| (db, key.to_vec())));
             return;
         }
-        if !concerned && !arrives && from.is_none() {
+        if !concerned && !is_arrival && from.is_none() {
             return;
         }
         let key = key.to_vec();
         match (name, from) {
-            _ if arrives => put(Change::Arrived(db, key)),
-            (_, Some(from)) => put(Change::Moved { from, to: (db, key) }),
-            (b"expired", _) if is_working => put(Change::MetLapsed(db, key)),
-            (b"expired", _) => put(Change::Lapsed(db, key)),
-            (b"expire" | b"persist", _) => put(Change::Expiry(db, key)),
-            _ => put(Change::Replaced(db, key)),
+            _ if is_arrival => note(Change::Arrived(db, key)),
+            (_, Some(from)) => note(Change::Moved { from, to: (db, key) }),
+            (b"expired", _) if is_working => note(Change::MetLapsed(db, key)),
+            (b"expired", _) => note(Change::Lapsed(db, key)),
+            (b"expire" | b"persist", _) => note(Change::Expiry(db, key)),
+            _ => note(Change::Replaced(db, key)),
         }
     }
 }
 
-/// Leaves a change in the [`INBOX`], which is read before anything else is done.
-fn defer(change: Change) {
+/// Puts a change into the [`INBOX`]. The module reads it before it does anything else.
+fn put_in_inbox(change: Change) {
     INBOX.borrow_mut().push_back(change);
     INBOX_HAS_CHANGES.store(true, Ordering::Relaxed);
+}
+
+/// Has what is due done soon, unless the engine is at work: then `Server::finish` does it.
+fn wake_soon() {
     if let Ok(mut server) = SERVER.try_borrow_mut() {
         if let Some(server) = server.as_mut() {
             server.wake_soon();
@@ -178,9 +184,9 @@ fn defer(change: Change) {
     }
 }
 
-/// Notes a change, and has what follows from it done soon. In the middle of the
-/// engine's own work it comes into the [`INBOX`], which is read before the next.
-pub(super) fn put(change: Change) {
+/// Has the engine note a change, and act on it soon. While the engine is at work, the change
+/// goes into the [`INBOX`] instead.
+pub(super) fn note(change: Change) {
     match SERVER.try_borrow_mut() {
         Ok(mut server) => {
             if let Some(server) = server.as_mut() {
@@ -189,9 +195,6 @@ pub(super) fn put(change: Change) {
                 server.wake_soon();
             }
         }
-        Err(_) => {
-            INBOX.borrow_mut().push_back(change);
-            INBOX_HAS_CHANGES.store(true, Ordering::Relaxed);
-        }
+        Err(_) => put_in_inbox(change),
     }
 }

@@ -1,20 +1,19 @@
-//! Whether the server could evict locks: keys that it takes away when memory
-//! runs short, while their holders go on.
+//! The warning that the server can evict locks. A server that runs out of memory may delete the
+//! keys of a lock while its holders still work.
 
 use crate::ffi::{Ctx, Info, MainThread};
 use std::cell::RefCell;
 use std::ffi::CString;
 
-/// What to say about it; None: nothing.
+/// The present warning; None: the server cannot evict locks.
 static WARNING: MainThread<RefCell<Option<CString>>> = MainThread::new(RefCell::new(None));
 
-/// Looks at the settings that decide it, and says so in the log when they are
-/// no longer what they were.
+/// Reads the server's settings for eviction, and logs the warning when it has changed.
 pub(super) fn detect(ctx: Ctx<'_>) {
     let [limit, policy] = ctx.info_fields(c"memory", [c"maxmemory", c"maxmemory_policy"]);
     let limited = limit.is_some_and(|limit| limit.bytes() != b"0");
     let policy = policy.map(|policy| policy.bytes().escape_ascii().to_string());
-    // Locks have expiries: no policy but this one spares them.
+    // Every other policy may evict keys with an expiry, which locks have.
     let risky = policy.filter(|policy| limited && policy != "noeviction");
     let warning = risky.and_then(|policy| {
         let text = format!(
@@ -31,8 +30,8 @@ pub(super) fn detect(ctx: Ctx<'_>) {
     }
 }
 
-/// The same in INFO.
-pub(super) fn tell(info: &mut Info<'_>) {
+/// Writes the warning into INFO, if there is one.
+pub(super) fn write_warning(info: &mut Info<'_>) {
     if let Some(warning) = WARNING.borrow().as_ref() {
         info.text(c"warning", warning);
     }

@@ -1,4 +1,4 @@
-//! `INFO rwlock`: each field is told of in `docs/monitoring.md`.
+//! `INFO rwlock`. `docs/monitoring.md` explains each field.
 
 use super::eviction;
 use super::state::SERVER;
@@ -7,31 +7,32 @@ use crate::ffi::{Ctx, Info, OnInfo};
 use std::cell::RefCell;
 use std::ffi::CStr;
 
-/// The version of the module, in one place: the package's.
+/// The version of the module, from `Cargo.toml`.
 const VERSION: &CStr =
     match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
         Ok(version) => version,
         Err(_) => c"",
     };
 
+/// The section of INFO.
 struct Section;
 
 impl OnInfo for Section {
     fn on_info(info: &mut Info<'_>) {
         info.text(c"version", VERSION);
-        // Whoever asks in the middle of the engine's own work (the report of a
-        // crash in it) is told no more than that.
+        // A server that crashes writes INFO into its crash report. In the middle of the engine's
+        // work, or on another thread, the statistics cannot be read, so they are left out.
         let Some(Ok(server)) = SERVER.try_get().map(RefCell::try_borrow) else {
             return;
         };
         if let Some(server) = server.as_ref() {
-            tell(info, &server.engine);
+            write_statistics(info, &server.engine);
         }
-        eviction::tell(info);
+        eviction::write_warning(info);
     }
 }
 
-fn tell(info: &mut Info<'_>, engine: &Engine) {
+fn write_statistics(info: &mut Info<'_>, engine: &Engine) {
     let statistics = &engine.statistics;
     info.number(c"acquired", statistics.acquired);
     info.number(c"refused", statistics.refused);
@@ -58,6 +59,7 @@ fn tell(info: &mut Info<'_>, engine: &Engine) {
     info.number(c"pass_us_max", statistics.longest_pass);
 }
 
+/// Registers the section with the server.
 pub(super) fn write(ctx: Ctx<'_>) {
     ctx.write_info::<Section>();
 }

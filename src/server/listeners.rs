@@ -1,33 +1,34 @@
-//! Who hears of what is written: an AOF, replicas.
+//! Detects listeners: the AOF, replicas and the replication backlog.
 //!
-//! To hand a change on costs more than to make it, and the server finds out
-//! that nobody listens only when the command is made. So we know, and hand
-//! nothing on to nobody.
+//! To propagate a change costs more than the change itself, and the server finds out that there
+//! are no listeners only after most of that cost. So the module finds out before, and propagates
+//! nothing without listeners.
 //!
-//! Whoever begins to listen makes the server fork first (a rewrite of the AOF, a
-//! replica's first synchronisation, a slot that moves), and needs nothing from
-//! before the fork; or goes on from a backlog, which counts as listening. So it
-//! is asked anew whenever the server forks, changes its role, its replicas or
-//! its configuration, or has loaded a file; and now and then, as nothing tells
-//! of a backlog's end.
+//! No change is lost when a listener appears. A new listener makes the server fork first (to
+//! rewrite the AOF, to synchronise a replica, to move a slot), and needs nothing from before the
+//! fork. Only a replica that comes back does not, but it continues from the backlog, which counts
+//! as a listener. So the module detects listeners anew when the server forks, when its role, its
+//! replicas or its configuration change, and after a load. No event tells that a backlog has
+//! ended, so that is checked at each tick.
 
 use crate::ffi::Ctx;
 use crate::store::{self, Listeners};
 
-/// Asks anew.
+/// Detects listeners, and tells the store.
 pub(super) fn detect(ctx: Ctx<'_>) {
-    // If in doubt there are some.
-    let none = |field| ctx.info_number(c"replication", field) == Some(0);
-    let replicas = !none(c"connected_slaves");
-    let unseen = ctx.has_aof() || ctx.is_cluster() || !none(c"repl_backlog_active");
-    store::set_listeners(match (replicas, unseen) {
+    // A field that cannot be read counts as a listener.
+    let is_zero = |field| ctx.info_number(c"replication", field) == Some(0);
+    let replicas = !is_zero(c"connected_slaves");
+    let files = ctx.has_aof() || ctx.is_cluster() || !is_zero(c"repl_backlog_active");
+    store::set_listeners(match (replicas, files) {
         (true, _) => Listeners::Replicas,
         (false, true) => Listeners::Files,
         (false, false) => Listeners::Nobody,
     });
 }
 
-/// Asks whether a backlog is still there: that is all that can end unnoticed.
+/// Checks whether the backlog is still there. It is the only listener that ends without an
+/// event.
 pub(super) fn check_backlog(ctx: Ctx<'_>) {
     if store::listeners() == Listeners::Files && !ctx.has_aof() && !ctx.is_cluster() {
         detect(ctx);

@@ -1,5 +1,5 @@
-//! What the module and its server have to do with each other beside commands:
-//! blocked clients, the clock, events.
+//! The connection between the engine and the server, beside the commands: blocked clients, the
+//! timer, events, settings, INFO.
 
 mod blocked;
 mod events;
@@ -24,25 +24,25 @@ use crate::store;
 use hashbrown::HashMap;
 use state::{Server, INBOX, SERVER};
 
-/// Starts to follow what happens to the server. The last step of a load: when it
-/// fails, nothing of it is left.
+/// Creates the engine and subscribes to the server's events. This is the last step of a load. If
+/// it fails, it undoes its own work.
 pub fn start(ctx: Ctx<'_>, settings: Settings) -> Result<(), String> {
     let engine = Engine::new(settings);
-    let timer = Timer::new::<timer::Wakes>(ctx)?;
+    let timer = Timer::new::<timer::DueTimer>(ctx)?;
     let (clients, waiters) = (HashMap::new(), HashMap::new());
     let mut server = Server {
         engine,
         timer,
         follows_keys: false,
         follows_loop: false,
-        listens: false,
+        follows_loop_for_now: false,
         armed: None,
         due: false,
         clients,
         waiters,
         subscribe: events::SUBSCRIBE,
     };
-    // A module may be loaded into a server that has locks already.
+    // The server may have locks already.
     server.engine.start_sweep();
     server.wake_soon();
     SERVER.replace(Some(server));
@@ -54,8 +54,8 @@ pub fn start(ctx: Ctx<'_>, settings: Settings) -> Result<(), String> {
     })
 }
 
-/// Stops all of it, before the module is unloaded. The server does not unload
-/// one that has blocked clients. Why else it is not to be is said in the error.
+/// Stops the module, which is about to be unloaded. It fails if the module must not be unloaded;
+/// the error says why. The server itself refuses to unload a module with blocked clients.
 pub fn stop(ctx: Ctx<'_>) -> Result<(), String> {
     if ctx.acl_names_commands() {
         return Err("an ACL rule names one of its commands, and the server would crash: \

@@ -1,10 +1,10 @@
-//! Going on after a panic.
+//! Recovery after a panic: the module goes on with a consistent state.
 
 use super::state::{note_panic, Client, Server};
 use crate::engine::{Answer, Error};
 use crate::ffi::OnPanic;
 
-/// What to do after a panic.
+/// The callback after a panic.
 pub struct Recovery;
 
 impl OnPanic for Recovery {
@@ -14,7 +14,8 @@ impl OnPanic for Recovery {
 }
 
 impl Server {
-    /// Has no waiter without a client, and no client without a waiter.
+    /// Removes waiters that have no blocked client, and answers blocked clients that have no
+    /// waiter with an error. A panic between the two steps can leave either.
     pub(super) fn match_clients(&mut self) {
         let Server { engine, clients, waiters, .. } = self;
         let is_known = |id| {

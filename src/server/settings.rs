@@ -1,7 +1,7 @@
-//! The settings: arguments of `loadmodule`, CONFIG, the server's configuration
-//! file. One table describes them all.
+//! The settings. They come from the arguments of `loadmodule`, from CONFIG SET and from the
+//! server's configuration file. One table describes all of them.
 
-use super::events::put;
+use super::events::note;
 use crate::core::Policy;
 use crate::engine::{Change, Settings};
 use crate::ffi::{ConfigKind, Ctx, MainThread, OnConfig};
@@ -9,7 +9,7 @@ use crate::store::{Channels, ClusterPublish};
 use std::cell::Cell;
 use std::ffi::CStr;
 
-/// A line of the table.
+/// A row of the table.
 struct Setting {
     name: &'static CStr,
     kind: ConfigKind,
@@ -17,7 +17,7 @@ struct Setting {
     set: fn(&mut Settings, i64),
 }
 
-/// Every setting there is. `docs/settings.md` says what each is for.
+/// All settings. `docs/settings.md` explains each.
 const TABLE: [Setting; 6] = [
     Setting {
         name: c"policy",
@@ -39,7 +39,7 @@ const TABLE: [Setting; 6] = [
     },
     Setting {
         name: c"fence-ttl",
-        // Some 31,000 years: now and this together fit the server's expiry.
+        // In ms: about 31,000 years. The sum with the present time still fits into 64 bits.
         kind: ConfigKind::Number(1_000_000_000_000_000),
         get: |settings| settings.fence_ttl,
         set: |settings, value| settings.fence_ttl = value,
@@ -58,27 +58,29 @@ const TABLE: [Setting; 6] = [
     },
 ];
 
-/// What the words mean, in the same order.
+/// The values that the words of [`TABLE`] stand for, in the same order.
 const POLICIES: [Policy; 3] = [Policy::Fifo, Policy::PreferReaders, Policy::PreferWriters];
 const CHANNELS: [Channels; 4] =
     [Channels::Redisson, Channels::Owner, Channels::All, Channels::None];
 const CLUSTER_PUBLISH: [ClusterPublish; 2] = [ClusterPublish::Sharded, ClusterPublish::Global];
 
+/// The place of `one` in `all`; 0 if it is not there.
 fn place_of<T: PartialEq>(one: T, all: &[T]) -> i64 {
     (0..).zip(all).find(|(_, other)| **other == one).map_or(0, |(place, _)| place)
 }
 
+/// The value at this place; the first one if there is no such place.
 fn at_place<T: Copy>(place: i64, all: &[T]) -> T {
     usize::try_from(place).ok().and_then(|place| all.get(place)).copied().unwrap_or(all[0])
 }
 
-/// The settings as CONFIG knows them. What the engine goes by follows when a
-/// CONFIG SET is done, for one that fails takes back what it has set.
+/// The settings as CONFIG shows them. The engine gets a copy when a CONFIG SET is done, because
+/// a CONFIG SET that fails takes back the values that it has set.
 static CURRENT: MainThread<Cell<Settings>> = MainThread::new(Cell::new(Settings::DEFAULT));
 
-/// What a module is loaded with. The arguments are the defaults, and what the
-/// server's configuration file says counts more: CONFIG REWRITE writes there.
-/// What is wrong is said in the error.
+/// Registers the settings and returns their first values. The module's arguments are the
+/// defaults. A value in the server's configuration file overrides an argument, because CONFIG
+/// REWRITE writes to that file. The error says which setting is wrong.
 pub fn load_settings(ctx: Ctx<'_>, args: &[&[u8]]) -> Result<Settings, String> {
     let defaults = arguments(args)?;
     CURRENT.set(defaults);
@@ -95,6 +97,7 @@ pub fn load_settings(ctx: Ctx<'_>, args: &[&[u8]]) -> Result<Settings, String> {
     Ok(CURRENT.get())
 }
 
+/// The callbacks of CONFIG.
 struct Live;
 
 impl OnConfig for Live {
@@ -111,11 +114,11 @@ impl OnConfig for Live {
     }
 
     fn changed() {
-        put(Change::Settings(CURRENT.get()));
+        note(Change::Settings(CURRENT.get()));
     }
 }
 
-/// Reads `name value` pairs.
+/// Reads the arguments of `loadmodule`: pairs of a name and a value.
 fn arguments(args: &[&[u8]]) -> Result<Settings, String> {
     let mut settings = Settings::DEFAULT;
     let mut given = Vec::new();
@@ -142,7 +145,7 @@ fn arguments(args: &[&[u8]]) -> Result<Settings, String> {
     Ok(settings)
 }
 
-/// What a text means; None when it is not allowed. As CONFIG SET reads it.
+/// The number for a text, read by the rules of CONFIG SET. None: the text is not allowed.
 fn number_of(text: &[u8], kind: ConfigKind) -> Option<i64> {
     match kind {
         ConfigKind::Word(words) => place_of_word(text, words),
@@ -162,6 +165,7 @@ fn place_of_word(text: &[u8], words: &[&CStr]) -> Option<i64> {
     places.find(|(_, word)| word.to_bytes().eq_ignore_ascii_case(text)).map(|(place, _)| place)
 }
 
+/// The allowed values, for an error text.
 fn allowed(kind: ConfigKind) -> String {
     match kind {
         ConfigKind::Word(words) => any_of(words.iter().copied()),

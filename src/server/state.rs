@@ -1,5 +1,4 @@
-//! The engine, and what connects it with the server. Whatever happens enters the engine
-//! through [`run`].
+//! The engine and its connection with the server. All work enters the engine through [`run`].
 
 use crate::core::WaiterId;
 use crate::engine::{Answer, Change, Engine, Error, Moment};
@@ -10,55 +9,60 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The engine, and what connects it with the server.
+/// The engine and its connection with the server.
 pub(super) struct Server {
     pub engine: Engine,
+    /// The one timer of the module. It wakes the event loop.
     pub timer: Timer,
-    /// Whether it hears of changed keys.
+    /// Whether the module is subscribed to the events of keys.
     pub follows_keys: bool,
-    /// Whether it hears of the event loop for good.
+    /// Whether it is subscribed to the turns of the event loop for good, for announcements.
     pub follows_loop: bool,
-    /// Whether it hears of it for now, to do what is due.
-    pub listens: bool,
-    /// When something is to be done, at the latest, or the clocks are to be
-    /// looked at.
+    /// Whether it is subscribed to them until it has done what is due.
+    pub follows_loop_for_now: bool,
+    /// The moment for which the timer is set; None: it is not set. [`Moment::PAST`] while
+    /// something is due: the timer keeps its time then.
     pub armed: Option<Moment>,
-    /// Whether that is now.
+    /// Whether something is due now.
     pub due: bool,
+    /// The blocked client of each waiter that has no answer yet.
     pub clients: HashMap<WaiterId, Client>,
+    /// The waiter of each blocked client.
     pub waiters: HashMap<BlockedId, WaiterId>,
-    /// How to hear of more, once it matters.
+    /// How to subscribe to more events, once they matter.
     pub subscribe: Subscribe,
 }
 
-/// How to hear of more events. Each costs something every time, so they are asked for late.
+/// How to subscribe to more events. Each event costs time, so the module subscribes late.
 #[derive(Clone, Copy)]
 pub(super) struct Subscribe {
-    /// To what happens to keys.
+    /// Subscribes to the events of keys.
     pub keys: fn(Ctx<'_>),
-    /// To the turns of the event loop. False: the server does not tell of them.
+    /// Subscribes to the turns of the event loop. False: the server refuses.
     pub event_loop: fn(Ctx<'_>) -> bool,
 }
 
-/// A client that is blocked, and how its answer becomes a reply.
+/// A blocked client, and the function that makes its reply from the answer.
 pub(super) struct Client {
     pub blocked: Blocked,
     pub render: fn(Answer) -> Reply,
 }
 
-/// Borrowed while it works; what happens meanwhile comes into the [`INBOX`].
+/// None: the module is not started. It is borrowed while the engine works. Changes that happen
+/// meanwhile go into the [`INBOX`].
 pub(super) static SERVER: MainThread<RefCell<Option<Server>>> = MainThread::new(RefCell::new(None));
 
-/// What happened and is not yet noted: key events come in the middle of
-/// anything, also of the engine's own work.
+/// Changes that the engine has not noted yet. An event can come while the engine works, and
+/// cannot enter it then.
 pub(super) static INBOX: MainThread<RefCell<VecDeque<Change>>> =
     MainThread::new(RefCell::new(VecDeque::new()));
 
-/// Whether there is anything in it.
+/// Whether the [`INBOX`] has changes.
 pub(super) static INBOX_HAS_CHANGES: AtomicBool = AtomicBool::new(false);
 
-/// Runs a use case, with all that has happened noted before, and all that
-/// follows from it done after.
+/// Runs a use case of the engine. Before it the engine notes all changes in the inbox; after it
+/// answers and key events are sent. Fails with [`Error::Busy`] while the engine works, and with
+/// [`Error::Stopped`] when the module is stopped.
 pub fn run<R>(
     ctx: Ctx<'_>,
     work: impl FnOnce(&mut Engine) -> Result<R, Error>,
@@ -66,9 +70,9 @@ pub fn run<R>(
     with_server(ctx, |server| work(&mut server.engine))
 }
 
-/// The same, for work that needs more than the engine, such as blocking the
-/// client. It belongs into `work`: answers are sent and key events are raised
-/// after it, and a module that hears such an event may free the lock at once.
+/// Like [`run`], for work that also needs the blocked clients. A client has to be blocked inside
+/// `work`. After `work` answers are sent and key events are raised, and another module may free
+/// the lock in such an event.
 pub(super) fn with_server<R>(
     ctx: Ctx<'_>,
     work: impl FnOnce(&mut Server) -> Result<R, Error>,
@@ -79,8 +83,8 @@ pub(super) fn with_server<R>(
         server.read_inbox();
         server.engine.begin_work();
         let result = work(server);
-        // The work is done, and its client waits or will be told: a panic from here on must
-        // not become an error reply.
+        // The work is done, and its client waits or gets its reply. So a panic from here on
+        // must not become an error reply.
         let finished = guarded(|| server.finish(ctx));
         (result, finished)
     };
@@ -98,12 +102,12 @@ pub(super) fn with_server<R>(
 /// Whether a panic has ended a callback, and the server has not recovered from it yet.
 static PANICKED: AtomicBool = AtomicBool::new(false);
 
-/// How long after a panic the next try is, in ms: if that panics too, the log does not
+/// How long after a panic the module tries again, in ms. If that panics too, the log does not
 /// fill up.
 const AFTER_PANIC: u64 = 100;
 
-/// Notes that a panic may have left any lock half changed. The next command, or the timer,
-/// does the rest: the server may be in the middle of anything.
+/// Notes that a panic may have left any lock half changed. The panic may come in the middle of
+/// any work, so the next command or the timer repairs the state.
 pub(super) fn note_panic() {
     PANICKED.store(true, Ordering::Relaxed);
     INBOX.borrow_mut().push_back(Change::Everything);
@@ -115,8 +119,8 @@ pub(super) fn note_panic() {
     }
 }
 
-/// Raises the key events of what was done. Other modules may hear them, and do
-/// what they like: so only when all is done, and nothing is locked.
+/// Raises the key events of the changes that were made. Other modules may run any command in
+/// them, so this comes last, when nothing is borrowed.
 fn raise(ctx: Ctx<'_>, events: Vec<KeyEvent>) {
     for KeyEvent { db, key, class, name } in events {
         ctx.in_db(db).raise_key_event(class, name, &key);
@@ -124,6 +128,7 @@ fn raise(ctx: Ctx<'_>, events: Vec<KeyEvent>) {
 }
 
 impl Server {
+    /// Has the engine note the changes in the [`INBOX`], and recovers from a panic first.
     pub fn read_inbox(&mut self) {
         if INBOX_HAS_CHANGES.load(Ordering::Relaxed) {
             if PANICKED.swap(false, Ordering::Relaxed) {
@@ -137,7 +142,7 @@ impl Server {
         }
     }
 
-    /// Sends the answers and sets the timer.
+    /// Sends the answers, makes subscriptions that are needed now, and sets the timer.
     pub fn finish(&mut self, ctx: Ctx<'_>) {
         if self.engine.has_answers() {
             self.send_answers();
@@ -145,13 +150,13 @@ impl Server {
         if INBOX_HAS_CHANGES.load(Ordering::Relaxed) {
             self.wake_soon();
         }
-        // In a cluster locks may arrive with their slot.
+        // In a cluster locks can arrive with their slot, so their keys matter from the start.
         if !self.follows_keys && (self.engine.remembers_locks() || store::is_cluster()) {
             (self.subscribe.keys)(ctx);
             self.follows_keys = true;
         }
         if !self.follows_loop && self.follows_keys && store::listeners() == Listeners::Replicas {
-            // Without it messages are handed on at once.
+            // If the server refuses, announcements are propagated at once instead.
             let _ = (self.subscribe.event_loop)(ctx);
             self.follows_loop = true;
         }

@@ -1,11 +1,11 @@
-//! Which servers will do.
+//! The servers that the module supports.
 
 use crate::ffi::{Ctx, Version};
 
-/// The oldest server: Redis 7.0. Valkey tells 7.2.4 here from its fork on.
+/// The oldest server: Redis 7.0. Valkey reports 7.2.4 here, the version that it was forked from.
 const OLDEST: Version = Version { major: 7, minor: 0, patch: 0 };
 
-/// Refuses a server that is too old, in one clear sentence.
+/// Refuses a server that is too old. The error is a sentence for the log.
 pub fn check(ctx: Ctx<'_>) -> Result<(), String> {
     let found = match ctx.version() {
         Some(version) if version >= OLDEST => return Ok(()),
