@@ -1,4 +1,4 @@
-//! Taking holds and changing their kind.
+//! Acquires holds and changes their kind: RLOCK, WLOCK, UPGRADE, DOWNGRADE.
 
 use super::request::{AcquireRequest, Acquired, Terms};
 use super::state::Grant;
@@ -11,25 +11,27 @@ use crate::core::{
 use crate::ffi::{Ctx, Str};
 use crate::store::{Owner, ReadScope, Reserved, Store, What};
 
-/// What came of a try.
+/// The result of one try to acquire a hold.
 pub(super) enum Outcome {
     Granted(Grant),
     Refused(Refused),
 }
 
-/// A request that was refused, and what stood in its way.
+/// A refused request and the reason for the refusal.
 pub(super) struct Refused {
-    /// The lock, as the owner sees it.
+    /// The lock as the owner sees it in the snapshot.
     pub lock: Lock,
     pub refusal: Refusal,
-    /// The reservation that stands, and what it means for the owner.
+    /// The reservation on the lock, if there is one. `reservation` says what it means for this
+    /// owner.
     pub reserved: Option<Reserved>,
     pub reservation: Reservation,
 }
 
 impl Engine {
-    /// RLOCK, WLOCK and UPGRADE. `block` blocks the client of a request that has entered
-    /// the queue; false: the server does not let it.
+    /// Runs RLOCK, WLOCK and UPGRADE. A request that has to wait enters the queue, and then `block`
+    /// blocks its client. `block` returns false if the server does not let the client block; the
+    /// request then leaves the queue and is refused.
     pub fn acquire(
         &mut self,
         ctx: Ctx<'_>,
@@ -44,7 +46,7 @@ impl Engine {
         self.on_lock(ctx, request.key, |txn| txn.acquire(&owner, request, session, block))
     }
 
-    /// DOWNGRADE.
+    /// Runs DOWNGRADE. `lease` is in ms. Fails with NOTHELD if the owner has no live write hold.
     pub fn downgrade(
         &mut self,
         ctx: Ctx<'_>,
@@ -73,7 +75,7 @@ impl Engine {
 }
 
 impl LockTxn<'_, '_> {
-    /// RLOCK, WLOCK and UPGRADE.
+    /// Runs RLOCK, WLOCK and UPGRADE on the open lock.
     fn acquire(
         &mut self,
         owner: &Owner<'_>,
@@ -110,7 +112,7 @@ impl LockTxn<'_, '_> {
         Ok(Acquired::Refused(refused.remaining(self.store)))
     }
 
-    /// Tries a request.
+    /// Takes a snapshot, asks the rules and commits a grant. It never waits.
     pub fn try_acquire(
         &mut self,
         owner: &Owner<'_>,
@@ -122,9 +124,11 @@ impl LockTxn<'_, '_> {
         let snapshot = self.snapshot(owner, scope)?;
         let lock = &snapshot.lock;
         let reserved = match terms.want {
-            // A holder is not held up by a reservation, nor does it consume one.
+            // A reservation does not stop an owner that already has a hold, and a read does not
+            // consume it.
             Want::Read if !lock.own.is_empty() => None,
-            // Nor is one who upgrades, also not by a key that holds none.
+            // A reservation does not stop an upgrade. A reservation key without an owner must not
+            // stop it either, so that error is dropped.
             Want::Upgrade => self.store.reservation().unwrap_or_default(),
             Want::Read | Want::Write => self.store.reservation()?,
         };
@@ -155,7 +159,8 @@ impl LockTxn<'_, '_> {
                 if let Some(token) = token {
                     self.engine.hand_out(self.store, owner, token);
                 } else if terms.want != Want::Read && snapshot.lock.own.writes == 0 {
-                    // What ended the last writer's time may not have been seen.
+                    // The last writer may have ended without an event. Its token must not go to
+                    // this writer.
                     self.engine.forget_token(self.store);
                 }
                 if terms.want != Want::Read && reservation == Reservation::Own {
@@ -179,18 +184,18 @@ impl LockTxn<'_, '_> {
     }
 }
 
-/// Where a request stands.
+/// Which kind of request [`LockTxn::try_acquire`] tries.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Queueing {
-    /// Behind those who wait.
+    /// A new request: the waiters of the lock may hold it up.
     Behind,
-    /// It is its turn.
+    /// A waiter whose turn it is: it is not held up.
     Served,
 }
 
 impl Refused {
-    /// The ms until what stands in the way ends at the latest; None: it never ends by
-    /// itself.
+    /// The ms until the holds or the reservation in the way end at the latest, 1 or more. None:
+    /// they never end by themselves. 0: nothing is in the way but waiters that are being served.
     pub fn remaining(&self, store: &Store<'_>) -> Option<Millis> {
         let held = (!self.lock.is_free()).then_some(self.lock.end);
         let reserved = self.reserved.as_ref().filter(|_| match held {
@@ -199,13 +204,13 @@ impl Refused {
         });
         match held.max(reserved.map(|reserved| reserved.end)) {
             Some(end) => end.remaining(store.now()),
-            // Nothing is held or reserved: others are being served.
+            // No hold and no reservation is in the way: other waiters are being served.
             None => Some(0),
         }
     }
 }
 
-/// The client that a session hold is bound to.
+/// The id of the client for a session hold. Fails in a script and without a client.
 fn session_client(ctx: Ctx<'_>) -> Result<u64, Error> {
     match ctx.client_id() {
         Some(client) if !ctx.situation().script => Ok(client),

@@ -1,5 +1,5 @@
-//! Which of an owner's holds a command means: UNLOCK, DOWNGRADE, and ONCE with
-//! SESSION, go by the connection that asks.
+//! Chooses the hold that a command means when an owner has several. UNLOCK, DOWNGRADE and ONCE with
+//! SESSION prefer the hold that is bound to the calling connection.
 
 use super::request::Terms;
 use super::state::{Hold, Tracked, TrackedId};
@@ -10,8 +10,8 @@ use crate::ffi::Ctx;
 use crate::store::{LockRef, Owner, Snapshot, Store};
 
 impl Engine {
-    /// Which of the owner's read holds ONCE means, as a rank: with SESSION the one
-    /// that is bound to this connection already. None: the highest.
+    /// The rank of the owner's read hold that ONCE means. With SESSION it is the highest one that
+    /// is bound to the calling connection. None: the owner's highest.
     pub(super) fn meant_by_once(
         &self,
         store: &Store<'_>,
@@ -40,9 +40,9 @@ impl Engine {
         })
     }
 
-    /// The tracked hold that ONCE with SESSION binds to a client: its own, else
-    /// the one of this name. None when that is not tracked. Among write holds a
-    /// plain one goes before another connection's.
+    /// The tracked hold that ONCE with SESSION binds to a client. First choice is the hold that is
+    /// bound to this client already, then any tracked hold that `hold` names. Among write holds a
+    /// plain hold goes before one of another connection. None: the chosen hold is not tracked yet.
     pub(super) fn to_be_bound(
         &self,
         store: &Store<'_>,
@@ -64,9 +64,8 @@ impl Engine {
         plain.or_else(|| named().next_back()).map(|(id, _)| id)
     }
 
-    /// Which hold an UNLOCK gives back: first this connection's own session hold,
-    /// then a plain hold, then another connection's; among equals the highest
-    /// number.
+    /// The hold that UNLOCK releases: first a session hold of the calling connection, then a plain
+    /// hold, then a hold of another connection. Among equals it is the one with the highest number.
     pub(super) fn choose(
         &self,
         store: &Store<'_>,
@@ -108,8 +107,8 @@ impl Engine {
         }
     }
 
-    /// The write hold that a DOWNGRADE makes a read hold, with its binding: the one
-    /// that UNLOCK would give back.
+    /// The write hold that DOWNGRADE turns into a read hold: the one that UNLOCK would release. The
+    /// read hold keeps its binding to a connection.
     pub(super) fn choose_downgraded(
         &self,
         store: &Store<'_>,
@@ -123,7 +122,8 @@ impl Engine {
             Returned::Write(chosen) => chosen,
             _ => None,
         };
-        // A plain hold may be one whose answer is under way.
+        // `choose_released` returns None for a plain hold. A plain hold may still be tracked,
+        // because its answer is in flight.
         let is_write = |(_, tracked): &(TrackedId, &Tracked)| tracked.hold == Hold::Write;
         let tracked = || self.tracked.holds_of(store.lock(), owner).filter(is_write);
         let only_tracked = tracked().count() as u64 >= snapshot.lock.own.writes;
@@ -134,8 +134,8 @@ impl Engine {
     }
 }
 
-/// The client whose command runs, or who called the script that does. Of a script's
-/// caller it is only known whether it is one of these.
+/// The client that runs the command, or that called the script which runs it. For a script the
+/// server only says which of the `bound` clients called it; None if none of them did.
 fn caller(ctx: Ctx<'_>, bound: impl Iterator<Item = u64>) -> Option<u64> {
     let mut clients: Vec<u64> = bound.collect();
     clients.sort_unstable();
@@ -143,7 +143,8 @@ fn caller(ctx: Ctx<'_>, bound: impl Iterator<Item = u64>) -> Option<u64> {
     if clients.is_empty() {
         return None;
     }
-    // A script's commands have a client of their own. Valkey 9.1 knows its id.
+    // The commands of a script run in a client of their own, so its id would be wrong (Valkey 9.1
+    // returns one).
     match ctx.situation().script {
         true => ctx.script_caller(&clients),
         false => ctx.client_id(),

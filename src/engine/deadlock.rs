@@ -1,5 +1,5 @@
-//! Circles of owners that wait for each other: who holds the locks, for the search in
-//! `core/wait`.
+//! Tells the search for circles in `core/wait` which owners hold a lock, and breaks circles of
+//! waiters.
 
 use super::pass::Pass;
 use super::state::{Answer, LockId, WaitRequest};
@@ -10,8 +10,8 @@ use crate::ffi::{Access, Ctx, Text};
 use crate::store::{self, Store};
 
 impl Engine {
-    /// Breaks the circles among those who wait already: it was not looked for
-    /// them, or they wait for others now.
+    /// Breaks the circles among waiters. Needed after a setting has changed: no search ran for
+    /// these waiters, or the new policy makes them wait for other owners.
     pub(super) fn break_all_circles(&mut self, ctx: Ctx<'_>, pass: &Pass) {
         for owner in suspects(&ClosedLocks { engine: self, ctx }) {
             while let Some(circle) = circle_through(&ClosedLocks { engine: self, ctx }, &owner) {
@@ -21,14 +21,15 @@ impl Engine {
                 };
                 let owners = circle.starting_with(&waiter.owner);
                 self.answer(id, waiter, Answer::Failed(Error::Deadlock(owners)));
-                // Those behind it may get in.
+                // The waiters behind the removed one may be granted now. That can break other
+                // circles.
                 self.run_timers(ctx, pass);
             }
         }
     }
 
-    /// Who holds a lock. Of one that cannot be read nothing is known. `at_hand`: the
-    /// store of a lock that is open already.
+    /// The holders of a lock, for the search for circles. A lock that cannot be read counts as
+    /// free. `opened` is the store that is open already; it is used if it is this lock's.
     pub(super) fn holding(
         &self,
         ctx: Ctx<'_>,
@@ -40,7 +41,7 @@ impl Engine {
             let waiting = self.waiting_among(store)?;
             let reserved = match mode {
                 Some(Mode::Read) => store.reservation()?,
-                // It changes nothing there.
+                // In write mode and on a free lock a reservation adds nobody to wait for.
                 Some(Mode::Write) | None => None,
             };
             Ok(Holding { mode, reserved_by: reserved.map(|by| by.owner.into()), waiting })
@@ -53,9 +54,9 @@ impl Engine {
         store.and_then(|store| read(&store)).unwrap_or_default()
     }
 
-    /// The holders of a lock who wait. If it is not the one who is remembered to
-    /// write, whichever are fewer are looked through: those who wait anywhere, or
-    /// those who hold this.
+    /// The holders of a lock that are also waiters of any lock. If the writer that the queue
+    /// remembers still holds the lock alone, the answer is immediate. Otherwise this checks the
+    /// shorter list: all waiting owners, or all holders of the lock.
     pub(super) fn waiting_among(&self, store: &Store<'_>) -> Result<Vec<OwnerId>, store::Error> {
         let queue = self.waits.queue(&store.lock());
         if let Some(writer) = queue.and_then(|queue| queue.writer.as_ref()) {
@@ -76,7 +77,7 @@ impl Engine {
     }
 }
 
-/// All locks, while none of them is at hand.
+/// All locks, when none of them is open.
 struct ClosedLocks<'e, 'c> {
     engine: &'e Engine,
     ctx: Ctx<'c>,

@@ -1,4 +1,4 @@
-//! Answers to those that waited: on their way, delivered, or lost.
+//! Answers to waiters: queued, in flight, delivered or lost.
 
 use super::state::{Answer, Delivery, Grant, InFlight, Steady, Tracked, TrackedId, Waiter};
 use super::Engine;
@@ -6,7 +6,8 @@ use crate::core::WaiterId;
 use crate::ffi::{Ctx, Version};
 
 impl Engine {
-    /// Tells a waiter how its wait ended. It has left the list already.
+    /// Queues the answer of a waiter, and tracks what it was granted. The waiter must be out of the
+    /// wait list already.
     pub(super) fn answer(&mut self, id: WaiterId, waiter: Waiter, mut answer: Answer) {
         self.cancel(id, &waiter);
         let kind = answer.kind();
@@ -19,17 +20,17 @@ impl Engine {
         self.deliveries.unsent.push((id, answer));
     }
 
-    /// Whether answers wait to be sent.
+    /// Whether there are answers to send.
     pub fn has_answers(&self) -> bool {
         !self.deliveries.unsent.is_empty()
     }
 
-    /// The answers that wait to be sent.
+    /// Takes the answers to send.
     pub fn take_answers(&mut self) -> Vec<(WaiterId, Answer)> {
         std::mem::take(&mut self.deliveries.unsent)
     }
 
-    /// The answer with this number was, or could not be, delivered.
+    /// The server reports what became of an answer. It is `delivered`, or it is lost.
     pub fn answered(&mut self, ctx: Ctx<'_>, id: WaiterId, delivered: bool) {
         if let Some(in_flight) = self.deliveries.in_flight.remove(&id) {
             if delivered {
@@ -37,9 +38,9 @@ impl Engine {
                 self.statistics.delivered(in_flight.kind, waited);
                 self.confirm(in_flight.grant);
             } else {
-                // An old server leaves a client without any reply that CLIENT
-                // UNBLOCK names just now; it would take the reply to its next
-                // command for this one's.
+                // Before 7.2, CLIENT UNBLOCK in this moment leaves the client without a reply. The
+                // client would take the reply to its next command for this one. So its connection
+                // is closed.
                 let is_closing = ctx.version().is_none_or(|version| version < KEEPS_REPLIES);
                 if is_closing {
                     ctx.close_client(in_flight.waiter.request.client);
@@ -49,7 +50,7 @@ impl Engine {
         }
     }
 
-    /// Tracks what a waiter was granted until its answer has arrived.
+    /// Tracks the hold of a granted waiter until its answer is delivered.
     pub(super) fn track_answer(&mut self, grant: &mut Grant, waiter: &Waiter) {
         match grant.tracked {
             Some(id) if grant.is_new => self.tracked.set_delivery(id, Delivery::InFlight),
@@ -64,7 +65,7 @@ impl Engine {
         }
     }
 
-    /// The waiter has its answer.
+    /// The answer was delivered: the hold needs no tracking for it any more.
     pub(super) fn confirm(&mut self, grant: Option<Grant>) {
         if let Some(id) = grant.and_then(|grant| grant.tracked) {
             self.tracked.set_delivery(id, Delivery::Delivered);
@@ -72,9 +73,9 @@ impl Engine {
         }
     }
 
-    /// The waiter never got its answer. What it was granted goes, unless it has ended
-    /// already, or somebody else relies on it. A connection that stays open was told of
-    /// another end, so it has nothing then; one that is closing has what is bound to it.
+    /// The answer was lost. A new hold is returned, unless it has ended or another request relies
+    /// on it. A hold that stays must not be bound to a connection that got another answer, so the
+    /// binding goes. A connection that is closing keeps its binding: its close returns the hold.
     pub(super) fn undelivered(&mut self, in_flight: &InFlight, is_closing: bool) {
         let Some(id) = in_flight.grant.and_then(|grant| grant.tracked) else {
             return;
@@ -97,7 +98,7 @@ impl Engine {
     }
 
     fn untrack_if_plain(&mut self, id: TrackedId) {
-        // One that is lost is given back when its slot is served again.
+        // A lost hold stays tracked: it is returned when its slot is served again.
         let is_plain = |tracked: &Tracked| tracked.session.is_none() && !tracked.is_lost;
         if self.tracked.get(id).is_some_and(is_plain) {
             self.untrack(id);
@@ -105,5 +106,5 @@ impl Engine {
     }
 }
 
-/// From here on CLIENT UNBLOCK leaves those alone who have been answered.
+/// From this version on, CLIENT UNBLOCK leaves a client alone that has its answer.
 const KEEPS_REPLIES: Version = Version { major: 7, minor: 2, patch: 0 };

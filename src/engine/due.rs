@@ -1,4 +1,4 @@
-//! What is due: by the clock, or since something was noted.
+//! Runs what is due: timers, returns of holds, the sweep and the retries.
 
 use super::intervals;
 use super::pass::Pass;
@@ -8,7 +8,8 @@ use crate::ffi::{Access, Ctx, Text};
 use crate::store::{LockRef, Store};
 
 impl Engine {
-    /// Does what is due, for the length of a pass.
+    /// Runs what is due, for the length of one pass. Without writes (a replica, a load, CLIENT
+    /// PAUSE) only waiters time out.
     pub fn run_due(&mut self, ctx: Ctx<'_>) {
         let pass = Pass::begin(self.now(ctx));
         let situation = ctx.situation();
@@ -26,8 +27,8 @@ impl Engine {
             self.try_unserved(ctx, &pass);
         }
         loop {
-            // While it may not write only times are up: the rest stays where it is. So it
-            // does while anything is to be given back: nobody is served by half of it.
+            // Without writes, only waiters time out. The same holds until all holds are returned: a
+            // queue must not be served when only some of them are.
             let next = match may_write && !self.returns.has_some() {
                 true => self.timers.next(pass.now),
                 false => self.timers.next_waiter(pass.now),
@@ -43,7 +44,7 @@ impl Engine {
             }
         }
         if may_write && !self.timers.unfinished && std::mem::take(&mut self.waits.needs_search) {
-            // All who may get in have got in.
+            // Every waiter that can be granted has been granted: what remains may be a circle.
             self.step(|engine| engine.break_all_circles(ctx, &pass));
         }
         self.collect_garbage(&pass);
@@ -54,7 +55,7 @@ impl Engine {
         self.statistics.longest_pass = self.statistics.longest_pass.max(pass.micros());
     }
 
-    /// Does what is due now, where the server takes writes.
+    /// Fires all timers that are due. The server must take writes.
     pub(super) fn run_timers(&mut self, ctx: Ctx<'_>, pass: &Pass) {
         loop {
             match self.timers.next(pass.now) {
@@ -75,7 +76,7 @@ impl Engine {
         match timer {
             Timer::Waiter(id) => self.time_out(ctx, id),
             Timer::Session(id) => {
-                // Why ever it could not be renewed: it ends with its lease.
+                // On an error the hold is not renewed. It then ends with its lease.
                 let _ = self.renew_session(ctx, id);
             }
             Timer::Lock(place) => {
@@ -93,7 +94,7 @@ impl Engine {
                     Err(error) if error.is_unserved() => {
                         self.not_served(ctx.in_db(place.db), &key, error);
                     }
-                    // What looked like a key of a lock was none.
+                    // The name is not one that a lock can have.
                     Err(_) => {
                         self.forget_mode(lock);
                         self.forget_if_idle(lock);
@@ -103,7 +104,7 @@ impl Engine {
         }
     }
 
-    /// When there is something to do next.
+    /// When `run_due` has to run next. None: nothing is scheduled.
     pub fn next_due(&self) -> Option<Moment> {
         let mut next = self.timers.first_waiter();
         let mut not_later = |at: Moment| next = Some(next.map_or(at, |next| next.min(at)));
@@ -128,9 +129,9 @@ impl Engine {
         next
     }
 
-    /// Sends away who waits at a server that is no primary. Most servers have
-    /// done that by now; Valkey 9 does not in a cluster, where it only redirects
-    /// those that it knows to wait for a key.
+    /// Answers all waiters of a server that is not a primary with an error. Most servers have
+    /// unblocked them by now. Valkey 9 in a cluster has not: it only redirects clients that wait
+    /// for a key of its own blocking commands.
     fn unblock_all(&mut self, pass: &Pass) {
         while let Some(id) = self.waits.first() {
             if pass.is_over() {
@@ -144,6 +145,6 @@ impl Engine {
     }
 }
 
-/// What a server tells those that were blocked when it became a replica.
+/// The error that a server sends to blocked clients when it becomes a replica.
 const UNBLOCKED: &str = "UNBLOCKED force unblock from blocking operation, \
                          instance state changed (master -> replica?)";

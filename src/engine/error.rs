@@ -1,39 +1,38 @@
-//! Why a use case fails.
+//! The errors of the use cases.
 
 use crate::core::wait::Denied;
 use crate::core::{NotHeld, OwnerId, RequestError, TooMany};
 use crate::store;
 
-/// Why a use case ended without doing what was asked. Nothing has changed
-/// then, but lapsed holds may have been removed.
+/// Why a use case failed. Nothing has changed then, except that lapsed holds may have been removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// The owner has no such live hold.
+    /// The owner has no live hold of the kind that the command needs.
     NotHeld(NotHeld),
-    /// There are too many holds.
+    /// A limit is reached: the number of an owner's holds, or the largest fencing token.
     TooMany(TooMany),
-    /// A lease (or a reservation's time) is below 1 ms or beyond the server's
-    /// expiry.
+    /// A lease, or the time of a reservation, is below 1 ms or does not fit the server's expiry.
     InvalidExpire,
-    /// A timeout is beyond what can be counted.
+    /// A timeout in ms does not fit the server's clock.
     InvalidTimeout,
-    /// To wait would be to wait for oneself, over these owners; none but the
-    /// first when it is the owner's own read hold that stands in the way.
+    /// The request would wait for itself, through these owners. The first is its own. It is the
+    /// only one if the owner's own read hold is in the way.
     Deadlock(Vec<OwnerId>),
-    /// Another owner's upgrade waits already: each would wait for the other.
+    /// An upgrade of this owner waits already. Each upgrade would wait for the other.
     OtherUpgrade(OwnerId),
-    /// As many wait as may.
+    /// As many clients wait as the setting `max_waiters` allows.
     TooManyWaiters,
-    /// There is no connection that a hold could be bound to.
+    /// SESSION was asked for, but the command has no client connection, for example in a script.
     NoSession,
-    /// The keys are not as they should be.
+    /// The key, the owner or the lock's keys cannot be used, or the cluster does not serve them
+    /// now.
     Store(store::Error),
-    /// The lock's slot is served elsewhere: the error that says so.
+    /// A complete error line for a waiter that this server cannot serve any more: MOVED,
+    /// CLUSTERDOWN or UNBLOCKED.
     Elsewhere(String),
     /// The module is being unloaded.
     Stopped,
-    /// The engine is at work: another module calls from a key event that the server raised
-    /// in the middle of that.
+    /// Another module called a command from a key event in the middle of the engine's own work.
     Busy,
     /// A panic ended the request; the log says which.
     Internal,

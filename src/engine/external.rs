@@ -1,4 +1,5 @@
-//! What others do to locks: it is noted, and what is due by it is done later.
+//! External changes: what happens to locks without a command of the module. A change is noted here;
+//! a timer or the next command acts on it.
 
 use super::schedule::set_timer;
 use super::state::{LockId, Returns, Settings, Sweep, Unserved};
@@ -6,45 +7,47 @@ use super::Engine;
 use crate::core::Mode;
 use crate::store::{locks_of_key, LockRef};
 
-/// Something that changed behind the engine's back.
+/// An external change, or an event of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// A key's lease or life: it got or lost an expiry.
+    /// The key got an expiry or lost it.
     Expiry(i32, Vec<u8>),
-    /// A key lapsed.
+    /// The key lapsed, outside of the engine's work.
     Lapsed(i32, Vec<u8>),
-    /// The engine has met a key that had lapsed, and goes on with what came after.
+    /// The key lapsed in the middle of the engine's work. The engine may have written the lock
+    /// again since.
     MetLapsed(i32, Vec<u8>),
-    /// A key is gone, or another one has taken its place.
+    /// The key was deleted or overwritten.
     Replaced(i32, Vec<u8>),
-    /// A key came from elsewhere, by RESTORE. Its slot may still be another node's.
+    /// RESTORE created the key. Another node may still own its slot.
     Arrived(i32, Vec<u8>),
-    /// A key has another name now, or is in another database.
+    /// RENAME or MOVE gave the key another name or database.
     Moved {
-        /// Where it was.
+        /// The database and name before the move.
         from: (i32, Vec<u8>),
-        /// Where it is, in the place of what was there.
+        /// The database and name after it. A key that was there is overwritten.
         to: (i32, Vec<u8>),
     },
-    /// A database is empty now; None: all.
+    /// The database was emptied. None: all databases were.
     Flushed(Option<i32>),
-    /// The content of these two has changed places.
+    /// SWAPDB exchanged the contents of these two databases.
     Swapped(i32, i32),
-    /// Everything may be different.
+    /// Any key may have changed: the server loaded a file or became a primary.
     Everything,
-    /// A client is gone.
+    /// The connection of this client closed.
     Disconnected(u64),
-    /// An operator has set these.
+    /// An operator changed the settings.
     Settings(Settings),
 }
 
 impl Engine {
-    /// Takes note; the alarm, or the next command that comes by, does the rest.
+    /// Notes a change, and schedules the work that follows from it. Writes no key.
     pub fn note(&mut self, change: Change) {
         match change {
             Change::Expiry(db, key) => self.note_key(db, &key),
             Change::Lapsed(db, key) => {
-                // A script may take the lock before anybody looks at it.
+                // A script may acquire the lock before its next refresh. So the token and the
+                // tracked holds end now.
                 let lock = LockRef { db, name: &key };
                 if let Some(known) = self.memory.get_mut(lock) {
                     known.forget_token();
@@ -54,8 +57,8 @@ impl Engine {
                 self.note_lapsed(db, &key);
             }
             Change::MetLapsed(db, key) => {
-                // A script may take the lock before anybody looks at it. But what was
-                // tracked since is a later hold.
+                // A script may acquire the lock before its next refresh. So the tracked holds end
+                // now, except those that were added after this work began: they are later holds.
                 let lock = LockRef { db, name: &key };
                 for id in self.tracked.of_lock_before(lock) {
                     self.untrack(id);
@@ -88,23 +91,24 @@ impl Engine {
         }
     }
 
-    /// The engine is about to be used. Work that a panic has ended delays nobody.
+    /// Prepares for the next use case. If a panic ended the last one, the queues that it delayed
+    /// are scheduled.
     pub fn begin_work(&mut self) {
         self.tracked.begin_work();
         self.serve_delayed();
     }
 
-    /// Whether a connection has holds bound to it.
+    /// Whether holds are bound to the connection of this client.
     pub fn has_session(&self, client: u64) -> bool {
         self.tracked.of_client(client).next().is_some()
     }
 
-    /// Whether any lock is remembered: if not, no key matters.
+    /// Whether any lock was ever remembered. If not, no external change matters.
     pub fn remembers_locks(&self) -> bool {
         !self.memory.is_empty()
     }
 
-    /// Whether a change of this key may matter.
+    /// Whether a change of this key may matter to the engine.
     pub fn concerns(&self, db: i32, key: &[u8]) -> bool {
         let lock = LockRef { db, name: key };
         self.memory.get(lock).is_some()
@@ -122,8 +126,8 @@ impl Engine {
         }
     }
 
-    /// A lock that was known is another one now. One that was not is looked at if this server
-    /// serves it, now or later.
+    /// The key belongs to a new lock. A lock that the engine knows is refreshed. One that it does
+    /// not know is read as soon as this node serves it.
     fn note_arrived(&mut self, db: i32, key: &[u8]) {
         self.note_replaced(db, key);
         let of_timeout: Vec<Vec<u8>> = locks_of_key(key).collect();
@@ -136,9 +140,9 @@ impl Engine {
         }
     }
 
-    /// A key has lapsed, often because we looked at it. What is remembered of
-    /// its lock's readers says when they end, so it is true still: a lock with
-    /// thousands is not looked at as a whole for each that lapses.
+    /// A key lapsed, often because the engine read it. What the engine remembers of the lock's
+    /// readers stays valid, because it contains when each of them ends. So a lock with thousands of
+    /// readers is not read as a whole each time one of them lapses.
     fn note_lapsed(&mut self, db: i32, key: &[u8]) {
         let lock = LockRef { db, name: key };
         if self.memory.get(lock).is_some() {
@@ -149,7 +153,8 @@ impl Engine {
         }
     }
 
-    /// What it was is over, and nobody is told that it lapsed. Its holds have ended.
+    /// Ends the holds of a lock whose key was deleted or overwritten. No lapse is announced for
+    /// them.
     fn note_replaced(&mut self, db: i32, key: &[u8]) {
         let lock = LockRef { db, name: key };
         self.untrack_lock(lock);
@@ -157,7 +162,7 @@ impl Engine {
         self.forget_mode(lock);
     }
 
-    /// Somebody else may hold it now, in another mode.
+    /// Forgets the mode and the token of a lock, because another owner may hold it now.
     pub(super) fn forget_mode(&mut self, lock: LockRef<'_>) {
         if let Some(known) = self.memory.get_mut(lock) {
             known.mode = None;
@@ -165,10 +170,9 @@ impl Engine {
         }
     }
 
-    /// The holds on a lock go where its hash goes. The timeout keys of read holds
-    /// do not: so those end there, unless the hash comes back before somebody looks. What
-    /// is known of the lock goes with it, so that it is known when it comes back. But no
-    /// timer looks at readers meanwhile.
+    /// Moves what is known of a lock with its hash. Its timeout keys stay behind, so its read holds
+    /// end at the next refresh, unless the hash is back by then. For that reason a moved lock in
+    /// read mode gets no timer.
     fn note_moved(&mut self, (db, key): (i32, Vec<u8>), (to_db, to_key): (i32, Vec<u8>)) {
         let (from, to) = (LockRef { db, name: &key }, LockRef { db: to_db, name: &to_key });
         let known = self.memory.get(from);
@@ -190,14 +194,14 @@ impl Engine {
         }
     }
 
-    /// Whatever a database held, it is over. What was remembered of a million
-    /// locks goes at once; who waits goes on waiting.
+    /// Forgets the locks of an emptied database, even a million of them, in one step. Its waiters
+    /// stay.
     fn note_db(&mut self, db: i32) {
         self.forget_db(db);
         self.schedule_queues(|lock| lock.db == db);
     }
 
-    /// The locks of these databases have changed places, and who waits has not.
+    /// Exchanges what is known of two databases. Waiters stay with the name that they wait for.
     fn note_swapped(&mut self, one: i32, other: i32) {
         let there = |lock: LockId| {
             let db = if lock.db == one { other } else { one };
@@ -208,19 +212,18 @@ impl Engine {
         self.memory.swap(one, other);
         self.timers.swap(one, other);
         if self.sweep.is_running() {
-            // What it has not met may be where it has been already.
+            // A key that the sweep has not reached may now be in a database that it has finished.
             self.start_sweep();
         }
         self.schedule_queues(|lock| lock.db == one || lock.db == other);
     }
 
-    /// Forgets the locks of a database.
     fn forget_db(&mut self, db: i32) {
         self.garbage.add(self.memory.take(db), self.timers.take(db));
     }
 
-    /// Has the locks looked at that are waited for: whoever held them may hold them no
-    /// more.
+    /// Schedules the waited-for locks of the given databases now, because their holders may be
+    /// gone.
     fn schedule_queues(&mut self, of: impl Fn(&LockId) -> bool) {
         let locks: Vec<LockId> = self.waits.locks().filter(|lock| of(lock)).cloned().collect();
         for lock in locks {
@@ -231,7 +234,7 @@ impl Engine {
         }
     }
 
-    /// Forgets all but who waits: another server is the primary now.
+    /// Forgets all locks, because the server's role changed. Waiters and their answers stay.
     pub fn retire(&mut self) {
         self.memory.dbs().for_each(|db| self.forget_db(db));
         self.unserved = Unserved::default();

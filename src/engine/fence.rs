@@ -1,5 +1,5 @@
-//! Fencing tokens: a number with a write hold, which the holder sends along with each
-//! write, so that the storage can reject a writer that lost the lock.
+//! Fencing tokens. A write hold comes with a number that its holder sends along with each write.
+//! The storage rejects a write whose token is smaller than the largest it has seen.
 
 use super::state::Known;
 use super::{Engine, Error};
@@ -7,8 +7,8 @@ use crate::core::{self, End, LastToken, Token};
 use crate::store::{Owner, Snapshot, Store};
 
 impl Engine {
-    /// The token that goes with a write hold on the lock that was `snapshot`.
-    /// Changes nothing yet.
+    /// The token for a write hold, from a snapshot of the lock. Writes nothing. Fails when the
+    /// tokens are used up.
     pub(super) fn token(
         &self,
         store: &Store<'_>,
@@ -18,16 +18,17 @@ impl Engine {
         let known = self.memory.get(store.lock());
         let writes = |_: &&Known| snapshot.lock.own.writes > 0;
         let of_tenure = known.filter(writes).and_then(|known| known.token_of(owner.bytes()));
-        // Others may have deleted the key, or written to it.
+        // The fence key is read, because others may have deleted or overwritten it.
         let last =
             LastToken { stored: store.last_token()?, known: known.map_or(0, Known::last_token) };
         Ok(core::token(last, of_tenure, store.ctx().clock_micros())?)
     }
 
-    /// Hands it out, and remembers it for as long as its owner goes on writing.
+    /// Stores the token in the fence key, and remembers it with its owner until that owner stops
+    /// writing.
     pub(super) fn hand_out(&mut self, store: &Store<'_>, owner: &Owner<'_>, token: Token) {
         let ttl = self.settings.fence_ttl;
-        // Neither 0 nor what is beyond all time ends.
+        // A fence key does not expire if `fence_ttl` is 0 or too large for the server's expiry.
         let end = End::of_lease(store.now(), ttl).unwrap_or(End::Never);
         store.set_last_token(token, end);
         if let Some(known) = self.memory.get_mut(store.lock()) {
@@ -35,7 +36,7 @@ impl Engine {
         }
     }
 
-    /// The owner who writes from now on has no token yet.
+    /// A new writer without a token begins: forgets the token of the writer before it.
     pub(super) fn forget_token(&mut self, store: &Store<'_>) {
         if let Some(known) = self.memory.get_mut(store.lock()) {
             known.forget_token();

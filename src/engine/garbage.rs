@@ -1,10 +1,10 @@
-//! Giving memory back that is needed no more.
+//! Frees memory that is no longer needed, in steps.
 
 use super::pass::Pass;
 use super::Engine;
 
 impl Engine {
-    /// Gives memory back that is needed no more.
+    /// Frees memory until nothing is left to free or the pass is over.
     pub(super) fn collect_garbage(&mut self, pass: &Pass) {
         while !self.garbage.is_empty() && !pass.is_over() {
             self.garbage.drop_some();
@@ -18,7 +18,7 @@ impl Engine {
         }
     }
 
-    /// Whether there is memory to be given back.
+    /// Whether there is memory to free.
     pub(super) fn has_garbage(&self) -> bool {
         !self.garbage.is_empty() || self.memory.is_sparse()
     }

@@ -1,4 +1,4 @@
-//! Looking without touching.
+//! INSPECT, QUEUES and the counts for INFO. They change nothing.
 
 use super::state::{LockId, Steady, WaitRequest};
 use super::{Engine, Error};
@@ -6,68 +6,65 @@ use crate::core::{End, Kind, Millis, Mode, WaiterId, Want};
 use crate::ffi::{Access, Ctx, Str};
 use crate::store::{Entry, Held, Reserved, Store};
 
-/// All that can be told of a lock.
+/// All that INSPECT shows of a lock.
 pub struct LockInfo {
-    /// Its mode; None when it is free.
+    /// The mode. None: the lock is free.
     pub mode: Option<Mode>,
-    /// Its end, when it is held.
+    /// The end of the lock. Only meaningful while it is held.
     pub end: End,
-    /// The holders, an entry for each kind of hold; as many as were asked for.
+    /// The first holders, as many as were asked for. Each owner has one entry per kind of hold.
     pub holders: Vec<Holder>,
-    /// How many entries there are.
+    /// The number of entries of all holders.
     pub holders_total: usize,
-    /// Who waits, in the order of service; as many as were asked for.
+    /// The first waiters in the order of service, as many as were asked for.
     pub waiters: Vec<WaiterInfo>,
-    /// How many wait.
+    /// The number of all waiters.
     pub waiters_total: usize,
-    /// A writer's reservation.
+    /// The reservation of a polling writer, if there is one.
     pub reserved: Option<Reserved>,
-    /// The last fencing token, or 0.
+    /// The last fencing token. 0: none was handed out.
     pub fence: i64,
-    /// The time of the look.
+    /// The time of the snapshot, as unix time in ms.
     pub now: Millis,
 }
 
 /// The holds of one owner and one kind.
 pub struct Holder {
-    /// Who holds.
     pub owner: Vec<u8>,
-    /// The kind of the holds.
     pub kind: Kind,
-    /// How many.
+    /// The number of live holds.
     pub holds: u64,
-    /// When the last of them ends.
+    /// The end of the hold that ends last.
     pub end: End,
-    /// A client that one of them is bound to; 0: none is.
+    /// The id of a client that one of the holds is bound to. 0: none is bound.
     pub session: u64,
 }
 
-/// Somebody who waits.
+/// A waiter, as INSPECT shows it.
 pub struct WaiterInfo {
-    /// Who waits.
     pub owner: Vec<u8>,
-    /// What for.
+    /// The kind of hold that it waits for.
     pub want: Want,
-    /// For how many ms.
+    /// For how many ms it has waited.
     pub waited: Millis,
-    /// For how many ms more at most, 1 or more; None: without end.
+    /// The ms until it times out, 1 or more. None: it waits without a limit.
     pub timeout: Option<Millis>,
-    /// The client.
+    /// The id of its client.
     pub client: u64,
 }
 
-/// A lock that clients wait for.
+/// The queue of one lock, as QUEUES shows it.
 pub struct QueueLength {
-    /// The lock.
+    /// The name of the lock.
     pub name: Vec<u8>,
-    /// How many wait.
+    /// The number of waiters.
     pub waiters: usize,
-    /// For how many ms the first of them has waited.
+    /// For how many ms the first of the waiters has waited.
     pub oldest: Millis,
 }
 
 impl Engine {
-    /// INSPECT: at most `count` holders and waiters.
+    /// Runs INSPECT: lists at most `count` holders and `count` waiters.
     pub fn inspect(&self, ctx: Ctx<'_>, key: &Str, count: usize) -> Result<LockInfo, Error> {
         let store = Store::open(ctx.db(), key, Access::Read)?;
         let (end, entries) = store.holders()?.unwrap_or((End::Never, Vec::new()));
@@ -99,8 +96,9 @@ impl Engine {
         })
     }
 
-    /// QUEUES: the longest queues of a database first, at most `count`. The
-    /// server cannot check keys that nobody named: it is done here.
+    /// Runs QUEUES: lists at most `count` queues of the client's database, the longest first. The
+    /// command names no keys, so the server cannot check the user's rights to them. This method
+    /// lists only locks that the user may read.
     pub fn queues(&self, ctx: Ctx<'_>, count: usize) -> Vec<QueueLength> {
         let now = Steady::now(ctx);
         let db = ctx.db().number();
@@ -156,17 +154,17 @@ fn holder(Entry { owner, held }: Entry, lock_end: End) -> Holder {
 }
 
 impl Engine {
-    /// How many clients wait.
+    /// The number of waiters.
     pub fn waiters_now(&self) -> usize {
         self.waits.len()
     }
 
-    /// For how many locks.
+    /// The number of locks that have waiters.
     pub fn queues_now(&self) -> usize {
         self.waits.queue_count()
     }
 
-    /// How many holds are bound to a connection.
+    /// The number of holds that are bound to a connection.
     pub fn session_holds_now(&self) -> usize {
         self.tracked.sessions()
     }

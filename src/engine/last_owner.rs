@@ -1,12 +1,12 @@
-//! Whose hold on a lock ends last. Where announcements name owners, it is whom
-//! they name when the lock lapses: its keys are gone by then.
+//! The last-expiring owner of a lock. When a lock lapses, its keys are gone. The announcement,
+//! where it names owners, names this owner.
 
 use super::Engine;
 use crate::core::{End, Lock, Mode, OwnerId};
 use crate::store::Store;
 
 impl Engine {
-    /// The owner whose hold ends last, if that is remembered.
+    /// The remembered last-expiring owner. None where announcements name no owners.
     pub(super) fn last_owner(&self, store: &Store<'_>) -> Option<OwnerId> {
         if !self.settings.events.names_owners() {
             return None;
@@ -14,7 +14,7 @@ impl Engine {
         self.memory.get(store.lock())?.last_owner().cloned()
     }
 
-    /// Remembers it, after the lock has become what it is now to `owner`.
+    /// Updates the last-expiring owner after a commit. `lock` is the new lock as `owner` sees it.
     pub(super) fn remember_last_owner(&mut self, store: &Store<'_>, owner: &[u8], lock: &Lock) {
         if !self.settings.events.names_owners() {
             return;
@@ -35,7 +35,7 @@ impl Engine {
                 known.set_last_owner(Some(owner.into()));
             }
         } else if owner.is_empty() || known.last_owner().is_none_or(|last| **last == *owner) {
-            // Nobody knows, or it was this owner, and is somebody else now.
+            // No owner is remembered, or `owner` was the last-expiring one and is not any more.
             let readers = known.readers.as_ref().and_then(|readers| readers.last_owner());
             known.set_last_owner(readers.cloned().or_else(|| find_last_owner(store, lock)));
         }

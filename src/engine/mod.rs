@@ -1,8 +1,8 @@
-//! The use cases: look at the lock, ask the rules, carry out. The only path on
-//! which a lock changes.
+//! The use cases. Each takes a snapshot of the lock, asks the rules of `core` and writes the
+//! result. No other code changes a lock.
 //!
-//! What lives in memory here is what dies with the process anyway: who waits,
-//! which holds are bound to a connection, and when to look at a lock again.
+//! The engine remembers only what ends with the process: waiters, the connections of session holds,
+//! tokens and timers.
 
 mod acquire;
 mod choice;
@@ -53,11 +53,11 @@ use state::{
 #[derive(Default)]
 pub struct Engine {
     settings: Settings,
-    /// What has happened so far.
+    /// The statistics for INFO.
     pub statistics: Statistics,
-    /// The locks.
+    /// What is remembered of each lock.
     memory: Memory,
-    /// Locks that are forgotten, and whose memory is not given back yet.
+    /// Memory of forgotten locks that is not freed yet.
     garbage: Garbage,
     timers: Timers,
     /// Whether a step ended in a panic since this was last asked.
@@ -72,7 +72,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// One that remembers nothing.
+    /// An engine that remembers no lock.
     pub fn new(settings: Settings) -> Engine {
         let mut engine = Engine::default();
         engine.set(settings);

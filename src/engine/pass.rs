@@ -1,17 +1,17 @@
-//! A pass: what the engine does outside of commands in one turn of the server's
-//! event loop. Clients wait meanwhile, so it ends after a millisecond, and the
-//! rest goes on in the next turn.
+//! A pass: the work that the engine does outside of commands in one turn of the server's event
+//! loop. Clients wait meanwhile, so a pass ends after about 1 ms and the rest is done in the next
+//! turn.
 
 use super::state::Moment;
 use std::time::{Duration, Instant};
 
-/// When a pass is over. The step that is under way then is done to its end.
+/// The length of a pass. A step that has begun is finished even if it takes longer.
 const LONG_ENOUGH: Duration = Duration::from_millis(1);
 
 /// A pass that has begun.
 pub(super) struct Pass {
     began: Instant,
-    /// When it began by the clock of alarms. For all of the pass it is this time.
+    /// The time of the timer clock when the pass began. The whole pass uses it.
     pub now: Moment,
 }
 
@@ -20,12 +20,12 @@ impl Pass {
         Pass { began: Instant::now(), now }
     }
 
-    /// Whether the rest is for the next one.
+    /// Whether the time is used up. The rest is for the next pass.
     pub fn is_over(&self) -> bool {
         self.began.elapsed() >= LONG_ENOUGH
     }
 
-    /// How long it took, in µs.
+    /// The µs since the pass began.
     pub fn micros(&self) -> u64 {
         u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX)
     }

@@ -1,21 +1,21 @@
-//! The read holds of a lock that has many, in the order in which they end.
+//! The ends of a lock's readers, remembered for locks with many of them.
 //!
-//! A lock with a few holders is looked at as a whole whenever that matters. One
-//! with thousands would make each UNLOCK as slow as all of them are many; for
-//! such a lock the ends are remembered. They are a hint: what they say is held
-//! against the keys before it is relied on, and forgotten when it differs or
-//! when somebody else has changed the keys.
+//! A lock with few holders is read as a whole whenever that is needed. With thousands of readers
+//! each UNLOCK would then take longer the more readers there are. So the engine remembers their
+//! ends. They are a hint: the engine compares them with the keys before it relies on them, and
+//! forgets them if they differ or after an external change.
 
 use super::state::Readers;
 use super::Engine;
 use crate::core::{End, Ends, Mode};
 use crate::store::{Error, Owner, ReadScope, Snapshot, Store};
 
-/// From how many fields of the hash on ends are remembered.
+/// Ends are remembered for a hash with at least this many fields.
 const MANY: usize = 8;
 
 impl Engine {
-    /// Looks at the lock as an owner sees it.
+    /// Takes a snapshot of the lock as `owner` sees it. Reads fewer keys if the ends of the readers
+    /// are remembered.
     pub(super) fn snapshot(
         &mut self,
         store: &Store<'_>,
@@ -37,7 +37,7 @@ impl Engine {
         }
     }
 
-    /// When the last of the others ends, if that is remembered and true.
+    /// The latest end of the other readers, if it is remembered and the keys confirm it.
     fn latest_reader(
         &mut self,
         store: &Store<'_>,
@@ -53,7 +53,7 @@ impl Engine {
             Some((end, other)) if store.read_ends(other)?.iter().max() == Some(&end) => {
                 Ok(Some(end))
             }
-            // Nobody else, or not as remembered: look at the keys.
+            // There is no other reader, or the keys differ: read the keys instead.
             _ => {
                 known.readers = None;
                 Ok(None)
@@ -61,7 +61,7 @@ impl Engine {
         }
     }
 
-    /// Remembers what an owner holds now.
+    /// Remembers the current read holds of one owner.
     pub(super) fn remember_reader(&mut self, store: &Store<'_>, owner: &[u8], ends: &Ends) {
         let Some(known) = self.memory.get_mut(store.lock()) else {
             return;
@@ -73,7 +73,7 @@ impl Engine {
         }
     }
 
-    /// Remembers all readers of a lock that has many.
+    /// Remembers the ends of all readers, if the lock has many.
     pub(super) fn remember_readers(&mut self, store: &Store<'_>) {
         if store.field_count() < MANY {
             return;

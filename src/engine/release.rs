@@ -1,4 +1,4 @@
-//! Giving holds back, making them last, and breaking locks open.
+//! Releases, renews and breaks locks: UNLOCK, RENEW, FORCEUNLOCK.
 
 use super::schedule::Reschedule;
 use super::tracking::Returned;
@@ -9,7 +9,7 @@ use crate::ffi::{Ctx, Str};
 use crate::store::{Forced, Owner, ReadScope, Store, What};
 
 impl Engine {
-    /// UNLOCK. True when the lock is now free of all holds that there were.
+    /// Runs UNLOCK. True if the release left the lock without holds; a waiter may hold it by now.
     pub fn release(
         &mut self,
         ctx: Ctx<'_>,
@@ -24,7 +24,7 @@ impl Engine {
             }
             let reserved = which == Which::All && is_reserved_by(txn.store, &owner);
             let after = match txn.give_back(&owner, which) {
-                // The reservation is all that it has.
+                // The owner has no hold, only a reservation.
                 Err(Error::NotHeld(_)) if reserved => {
                     txn.snapshot(&owner, ReadScope::Presence)?.lock
                 }
@@ -42,7 +42,7 @@ impl Engine {
         })
     }
 
-    /// RENEW.
+    /// Runs RENEW. `lease` is in ms. Fails with NOTHELD if the owner has no live hold.
     pub fn renew(
         &mut self,
         ctx: Ctx<'_>,
@@ -60,7 +60,7 @@ impl Engine {
         })
     }
 
-    /// FORCEUNLOCK. False when there was nothing to remove.
+    /// Runs FORCEUNLOCK. False if there was nothing to remove.
     pub fn force(&mut self, ctx: Ctx<'_>, key: &Str, only: Option<Mode>) -> Result<bool, Error> {
         self.on_lock(ctx, key, |txn| {
             let last = txn.engine.last_owner(txn.store);
@@ -105,8 +105,8 @@ impl LockTxn<'_, '_> {
     }
 }
 
-/// Whether a reservation of the owner stands. A key that holds none keeps nobody
-/// from giving back.
+/// Whether the owner has the reservation. A reservation key without an owner does not stop a
+/// release, so that error counts as "no".
 fn is_reserved_by(store: &Store<'_>, owner: &Owner<'_>) -> bool {
     let reserved = store.reservation().unwrap_or_default();
     reserved.is_some_and(|reserved| reserved.owner == owner.bytes())

@@ -3,47 +3,47 @@
 use crate::core::{Millis, Token, Want};
 use crate::ffi::Str;
 
-/// A request for a hold.
+/// A request for a hold: RLOCK, WLOCK or UPGRADE.
 pub struct AcquireRequest<'a> {
-    /// The lock.
+    /// The name of the lock.
     pub key: &'a Str,
-    /// Who asks.
+    /// The owner that asks.
     pub owner: &'a Str,
-    /// What for.
+    /// The kind of hold.
     pub want: Want,
-    /// How long the hold lives, in ms.
+    /// The lease of the hold in ms, 1 or more.
     pub lease: Millis,
-    /// No second hold of this kind.
+    /// ONCE: an owner that has a hold of this kind gets no second one.
     pub once: bool,
-    /// Bind the hold to the connection.
+    /// SESSION: the hold is bound to the client's connection.
     pub session: bool,
-    /// Hand out a fencing token.
+    /// FENCE: the grant comes with a fencing token.
     pub fence: bool,
-    /// When refused, leave a reservation that stands for so many ms.
+    /// RESERVE: a refused request leaves a reservation for so many ms, 1 or more.
     pub reserve: Option<Millis>,
-    /// When refused, wait for so many ms; 0: without end.
+    /// BLOCK: a refused request waits for at most so many ms. 0: without a limit.
     pub block: Option<Millis>,
 }
 
 /// The answer to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acquired {
-    /// The owner has the hold, and the fencing token that it asked for.
+    /// The owner has the hold, and the fencing token if it asked for one.
     Held(Option<Token>),
-    /// Not now: the ms until what stands in the way ends at the latest; None
-    /// when it never ends by itself.
+    /// Refused. The ms until the holds or the reservation in the way end at the latest; 0 while
+    /// other waiters are being served. None: they never end by themselves.
     Refused(Option<Millis>),
-    /// The client is blocked, and its answer will come.
+    /// The client is blocked, and its answer follows.
     Waiting,
 }
 
-/// A request as it is tried, at once or when its turn comes.
+/// The parts of a request that a later try needs again.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
     pub want: Want,
     pub lease: Millis,
     pub once: bool,
     pub fence: bool,
-    /// The client that the hold is to be bound to.
+    /// The id of the client that the hold is to be bound to.
     pub session: Option<u64>,
 }

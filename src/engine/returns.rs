@@ -1,5 +1,4 @@
-//! Holds that the module gives back: those of connections that are gone, and grants whose
-//! clients never learnt of them.
+//! Returns holds: those of closed connections, and grants whose answers were lost.
 
 use super::intervals;
 use super::pass::Pass;
@@ -11,14 +10,14 @@ use crate::ffi::{Access, Ctx, Text};
 use crate::store::{self, LockRef, Owner, ReadScope, Store, What};
 
 impl Engine {
-    /// A connection is gone.
+    /// A connection closed: its session holds are to be returned.
     pub(super) fn note_disconnected(&mut self, client: u64) {
         if self.has_session(client) {
             self.returns.clients.insert(client);
         }
     }
 
-    /// Gives back what is to be given back, for the length of a pass.
+    /// Returns holds until none is ready or the pass is over.
     pub(super) fn return_holds(&mut self, ctx: Ctx<'_>, pass: &Pass) {
         self.returns.begin();
         while let Some(id) = self.next_lost() {
@@ -30,7 +29,8 @@ impl Engine {
         self.serve_delayed();
     }
 
-    /// The same of one lock, all of it: a command is about to work on it.
+    /// Returns all holds of one lock that are to be returned. Runs before a command works on that
+    /// lock.
     pub(super) fn return_holds_of(&mut self, ctx: Ctx<'_>, lock: LockRef<'_>) {
         self.returns.begin();
         for id in self.tracked.of_lock(lock) {
@@ -41,7 +41,7 @@ impl Engine {
         self.serve_delayed();
     }
 
-    /// Has the queues served that were delayed while holds were given back.
+    /// Schedules the queues that were delayed while holds were returned.
     pub(super) fn serve_delayed(&mut self) {
         for lock in self.returns.end() {
             self.schedule_now(lock.get());
@@ -63,7 +63,7 @@ impl Engine {
         None
     }
 
-    /// Whether a hold is to be given back, for its client is gone.
+    /// Whether a hold is to be returned, because its answer was lost or its connection closed.
     fn is_lost(&self, id: TrackedId) -> bool {
         self.tracked.get(id).is_some_and(|tracked| {
             let is_gone = |session: Session| self.returns.clients.contains(&session.client);
@@ -71,8 +71,8 @@ impl Engine {
         })
     }
 
-    /// Gives a hold back, now or when its slot is served again. It is bound to nobody
-    /// from now on.
+    /// Returns a hold, or schedules another try if its slot is not served. The hold is bound to no
+    /// connection afterwards.
     fn give_back_lost(&mut self, ctx: Ctx<'_>, id: TrackedId) {
         // What ends in a panic is not tried again: then the hold ends with its lease.
         let given_back = self.step(|engine| engine.give_back_tracked(ctx, id));
@@ -85,8 +85,8 @@ impl Engine {
         }
     }
 
-    /// The slot is on its way, or the cluster is down: the hold is given back when
-    /// that is over. Unless its keys have left.
+    /// Schedules another try for a hold whose slot moves or whose cluster is down. If the lock's
+    /// hash is not on this node any more, the hold is dropped from tracking instead.
     fn give_back_later(&mut self, ctx: Ctx<'_>, id: TrackedId) {
         let Some(tracked) = self.tracked.get(id) else {
             return;
@@ -101,7 +101,7 @@ impl Engine {
         self.returns.refuse(id, retry_at);
     }
 
-    /// Gives back a tracked hold, if it lives.
+    /// Returns a tracked hold, if it is live. Otherwise removes what has lapsed.
     fn give_back_tracked(&mut self, ctx: Ctx<'_>, id: TrackedId) -> Result<(), Error> {
         let Some(tracked) = self.tracked.get(id) else {
             return Ok(());
@@ -125,7 +125,7 @@ impl Engine {
             Hold::Write => (Kind::Write, None, Returned::Write(Some(id))),
         };
         if returned == Returned::Nothing {
-            // It has lapsed.
+            // The hold has lapsed: the commit removes it.
             return txn.commit(&snapshot, &owner, &snapshot.lock);
         }
         let after = core::release(&snapshot.lock, Which::One(kind), rank)?;

@@ -1,4 +1,4 @@
-//! What is remembered of a lock, and when to look at it again.
+//! What is remembered of a lock, and when the lock is refreshed.
 
 use super::intervals;
 use super::state::{Known, Moment, Place, Timer, Timers};
@@ -7,8 +7,8 @@ use crate::core::{End, Lock, Millis, Mode};
 use crate::store::{LockRef, Store};
 
 impl Engine {
-    /// Remembers a lock and when to look at it again. `holds`: how many it has,
-    /// from how many it had.
+    /// Updates what is remembered of a lock, and schedules its next refresh. `holds` maps the old
+    /// number of holds to the new one. `earliest` is the first end among the holds of `after`.
     pub(super) fn remember(
         &mut self,
         store: &Store<'_>,
@@ -44,7 +44,7 @@ impl Engine {
             _ => None,
         };
         if how == Reschedule::NotLater {
-            // A free lock has times too: the end of a reservation, the next try.
+            // A free lock can have a time, too: the end of a reservation or the next retry.
             due = sooner(due, known.due());
         }
         set_timer(&mut self.timers, place, known, due);
@@ -53,21 +53,21 @@ impl Engine {
         }
     }
 
-    /// Forgets the lock that is remembered there.
+    /// Forgets the lock at this place, and cancels its timer.
     pub(super) fn forget_at(&mut self, place: Place) {
         self.memory.remove(place);
         self.timers.cancel(place);
     }
 
-    /// Has a lock looked at soon, for the server takes no writes now.
+    /// Schedules a retry, because the server takes no grant now.
     pub(super) fn try_again(&mut self, store: &Store<'_>) {
         self.schedule_within(store, intervals::of_refused_grant(self.waits.queue_count()));
     }
 
-    /// Has a lock looked at in so many ms at the latest.
+    /// Schedules a refresh of a lock within `ms` ms.
     pub(super) fn schedule_within(&mut self, store: &Store<'_>, ms: Millis) {
         let known = self.memory.get(store.lock());
-        // Most often there is an earlier one, and no need to look at the clocks.
+        // Most often an earlier refresh is set, and the clocks need not be read.
         let at = self.clock.when(store.now()).after(ms);
         if known.and_then(Known::due).is_none_or(|due| due > at) {
             let at = self.within(store.ctx(), ms);
@@ -75,26 +75,27 @@ impl Engine {
         }
     }
 
-    /// Has a lock looked at when another of its times comes.
+    /// Schedules a refresh for the end of a hold or a reservation.
     pub(super) fn schedule_at_end(&mut self, store: &Store<'_>, end: End) {
         if let End::At(at) = end {
             self.schedule(store.lock(), self.clock.when(at));
         }
     }
 
-    /// Has a lock looked at then, or before.
+    /// Schedules a refresh of a lock at `at`, unless an earlier one is set.
     pub(super) fn schedule(&mut self, lock: LockRef<'_>, at: Moment) {
         let (place, known) = self.memory.entry(lock);
         let due = sooner(known.due(), Some(at));
         set_timer(&mut self.timers, place, known, due);
     }
 
-    /// Has a lock's queue served as soon as may be.
+    /// Schedules a refresh of a lock as soon as possible.
     pub(super) fn schedule_now(&mut self, lock: LockRef<'_>) {
         self.schedule(lock, Moment::PAST);
     }
 
-    /// Has a lock that somebody else has changed looked at as soon as may be.
+    /// Schedules a refresh of a lock after an external change. What is remembered of its readers
+    /// and its tracked holds is no longer trusted.
     pub(super) fn schedule_changed(&mut self, lock: LockRef<'_>) {
         self.tracked.doubt(lock);
         let (place, known) = self.memory.entry(lock);
@@ -103,14 +104,13 @@ impl Engine {
     }
 }
 
-/// How a look bears on the alarm of a lock.
+/// How a commit or a refresh changes the timer of a lock.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reschedule {
-    /// All its holds were looked at, and its queue is served next, which sets
-    /// the times that the queue waits for. The only look that may set the alarm
-    /// later than it was.
+    /// Sets the timer to the given time, even if that is later. Only for a refresh: it has read all
+    /// holds, and serving the queue adds the times of the queue.
     Exactly,
-    /// There may be other times, earlier ones.
+    /// Keeps an earlier time that is set, because some holds were not read.
     NotLater,
 }
 

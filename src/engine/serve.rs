@@ -1,4 +1,4 @@
-//! Serving a lock's queue.
+//! Serves a lock's queue, and connects `core/wait` with keys and clients.
 
 use super::acquire::{Outcome, Queueing};
 use super::intervals;
@@ -11,17 +11,17 @@ use crate::ffi::guarded;
 use crate::store::{Owner, Store};
 
 impl LockTxn<'_, '_> {
-    /// Grants to those who wait, as far as the rules and the server allow.
+    /// Grants the waiters of the lock, as far as the rules and the server allow.
     pub fn serve(&mut self) {
         self.with_queue(wait::serve);
     }
 
-    /// Serves the other waiters of an owner that has just been granted a hold.
+    /// Serves the other waiters of an owner that was granted a hold just now.
     pub fn serve_holder(&mut self, owner: &[u8]) {
         self.with_queue(|txn, lock| wait::serve_holder(txn, lock, &owner.into()));
     }
 
-    /// Has the queue served, if there is one and the server allows it.
+    /// Runs `serve` if the lock has a queue and the server allows a grant.
     fn with_queue(&mut self, serve: impl FnOnce(&mut Self, &LockId)) {
         let LockTxn { engine, store } = self;
         if engine.waits.is_empty() {
@@ -55,12 +55,12 @@ impl LockTxn<'_, '_> {
 }
 
 impl Engine {
-    /// Whether anybody waits for the lock.
+    /// Whether the lock has waiters.
     pub(super) fn has_queue(&self, store: &Store<'_>) -> bool {
         !self.waits.is_empty() && self.waits.queue(&store.lock()).is_some()
     }
 
-    /// Answers all who wait for the lock with an error.
+    /// Answers all waiters of the lock with an error.
     pub(super) fn fail_queue(&mut self, store: &Store<'_>, error: &Error) {
         let lock = store.lock();
         for (id, ..) in self.queue_in_order(lock) {

@@ -1,4 +1,4 @@
-//! Session holds while their connections are open.
+//! Renews session holds while their connections are open.
 
 use super::intervals;
 use super::state::{Hold, Session, Tracked, TrackedId};
@@ -9,7 +9,7 @@ use crate::ffi::{Access, Ctx, Db, Text};
 use crate::store::{self, Owner, ReadScope, Store};
 
 impl Engine {
-    /// Renews a session hold while its connection is open.
+    /// Renews one session hold and schedules the next renewal.
     pub(super) fn renew_session(&mut self, ctx: Ctx<'_>, id: TrackedId) -> Result<(), Error> {
         let Some(tracked) = self.tracked.get(id) else {
             return Ok(());
@@ -20,15 +20,16 @@ impl Engine {
         let (key, name) = (Text::new(&tracked.lock.name), Text::new(&tracked.owner));
         let db = ctx.in_db(tracked.lock.db);
         let owner = Owner::new(&name)?;
-        // Whatever comes of it now, it will be tried again.
+        // Schedules the next renewal first, so that it stays scheduled if this one fails.
         let now = self.within(ctx, 0);
         let again = |wait| Session { due: now.after(wait), ..session };
         self.bind(id, Some(again(renewal(session.lease))));
         let mut store = match Store::open(db, &key, Access::Write) {
             Err(store::Error::TryAgain) => return self.renew_on_its_way(db, &key, &owner, id),
             Ok(store) if store.may_write() => store,
-            // A server that is cut off would refuse RENEW as well: somebody else may
-            // hold the lock elsewhere. If that lasts, the hold ends with its lease.
+            // The server refuses writes, for example because it lost its replicas. Another owner
+            // may hold the lock on another node, so a renewal is not forced. If this lasts, the
+            // hold ends with its lease.
             _ => {
                 self.bind(id, Some(again(renewal(session.lease).min(intervals::REFUSED_RENEWAL))));
                 return Ok(());
@@ -49,12 +50,12 @@ impl Engine {
             Some(Hold::Write) if after.own.writes > 0 => after.lengthen(lease),
             Some(Hold::Write) | None => {}
         }
-        // If it has lapsed it is no longer tracked after this.
+        // A hold that has lapsed leaves the tracked holds in this commit.
         txn.commit(&snapshot, &owner, &after)
     }
 
-    /// Renews a session hold of a lock whose slot is on its way to another node. Where
-    /// the hold's keys have gone already, nobody can: it ends with its lease.
+    /// Renews a session hold while its slot moves to another node. A hold whose keys have moved
+    /// already cannot be renewed here: it ends with its lease.
     fn renew_on_its_way(
         &self,
         db: Db<'_>,
@@ -75,7 +76,8 @@ impl Engine {
         Ok(())
     }
 
-    /// The DOWNGRADE of a session hold gave it another lease.
+    /// Gives a session hold the lease of the DOWNGRADE that changed it, and schedules its next
+    /// renewal.
     pub(super) fn renew_downgraded(&mut self, ctx: Ctx<'_>, id: TrackedId, lease: core::Millis) {
         let Some(Tracked { hold: Hold::Read(_), session, .. }) = self.tracked.get(id) else {
             return;

@@ -1,4 +1,4 @@
-//! Settings that change while locks are held and waited for.
+//! Applies a change of the settings while locks are held and waited for.
 
 use super::state::{LockId, Settings};
 use super::Engine;
@@ -6,8 +6,8 @@ use crate::core::wait::Rules;
 use crate::store;
 
 impl Engine {
-    /// Goes by these settings from now on. Those who wait are served anew when
-    /// that may let them in, and searched for circles when there may be some.
+    /// Applies new settings. After a change of policy all queues are served again. After a change
+    /// of policy, or when the detection is switched on, a search for circles is requested.
     pub(super) fn set(&mut self, settings: Settings) {
         let before = std::mem::replace(&mut self.settings, settings);
         self.waits.rules = Rules {

@@ -1,5 +1,5 @@
-//! A lock that this node does not serve: its slot is another node's, or on its way, or the
-//! cluster is down.
+//! Locks that this node does not serve, because their slot is on another node or moves, or because
+//! the cluster is down.
 
 use super::intervals;
 use super::state::Answer;
@@ -8,9 +8,9 @@ use crate::ffi::{Db, Str};
 use crate::store::{self, LockRef, SlotOwner};
 
 impl Engine {
-    /// The lock's alarm rang, and its keys cannot be looked at for this reason. Those who
-    /// wait are told where to go, or to come again. The lock is remembered while it may come
-    /// back: while the cluster is down, its slot is this node's or its hash is here.
+    /// A lock's timer fired, but its keys cannot be read because of `error`. Its waiters get an
+    /// error: a redirect, or a request to try again. The lock stays remembered while it may come
+    /// back: the cluster is down, its slot is this node's, or its hash is here.
     pub(super) fn not_served(&mut self, db: Db<'_>, key: &Str, error: store::Error) {
         let lock = LockRef { db: db.number(), name: key.bytes() };
         if self.memory.get(lock).is_none() {
@@ -20,7 +20,7 @@ impl Engine {
         let is_here = store::is_here(db, key);
         let owner = match &error {
             store::Error::ClusterDown(_) => SlotOwner::Myself,
-            // Nobody asks whose it is.
+            // Without waiters nobody needs the owner of the slot.
             _ if queue.is_empty() && is_here => SlotOwner::Unknown,
             _ => store::slot_owner(db.ctx(), lock.name),
         };
@@ -34,7 +34,7 @@ impl Engine {
                     Error::Elsewhere(redirect.error(is_tls))
                 }
                 SlotOwner::Nobody => Error::Elsewhere(UNSERVED.into()),
-                // Who comes again is told by the server itself.
+                // The server redirects the client when it tries again.
                 SlotOwner::Myself | SlotOwner::Unknown => Error::Store(error.clone()),
             };
             self.answer(id, waiter, Answer::Failed(error));
@@ -59,5 +59,5 @@ impl Engine {
     }
 }
 
-/// What a server says of a slot that no node serves.
+/// The error that a server sends for a slot that no node serves.
 const UNSERVED: &str = "CLUSTERDOWN Hash slot not served";

@@ -1,5 +1,5 @@
-//! Finding the locks that nobody has touched since this server became their
-//! primary: after a restart or a promotion their leases are to end on time too.
+//! The sweep: finds the locks that no command has named since this server became their primary. So
+//! their leases end on time after a restart or a promotion, too.
 
 use super::intervals;
 use super::pass::Pass;
@@ -8,11 +8,11 @@ use super::Engine;
 use crate::ffi::{self, Ctx, Db, Text};
 use crate::store::{self, LockRef};
 
-/// How many steps of the server's scan the sweep takes at a time.
+/// The most steps of the server's scan in one step of the sweep.
 const STEPS: usize = 500;
 
 impl Engine {
-    /// Starts the sweep, from the beginning.
+    /// Starts the sweep from the beginning.
     pub fn start_sweep(&mut self) {
         let new = |walk| Sweeping {
             db: 0,
@@ -26,7 +26,8 @@ impl Engine {
         self.sweep = Sweep { running: ffi::Sweep::new().map(new), is_done: false };
     }
 
-    /// How far it has come. Keys come and go meanwhile: 100 % is when it says so.
+    /// How far the sweep is. The number of keys may change meanwhile, so it shows at most 99 %
+    /// until it is done.
     pub fn progress(&self) -> Progress {
         match &self.sweep.running {
             None if self.sweep.is_done => Progress::Done,
@@ -39,7 +40,7 @@ impl Engine {
         }
     }
 
-    /// Goes on with the sweep, if it is time.
+    /// Does the next step of the sweep, if it is due.
     pub(super) fn go_on_with_sweep(&mut self, ctx: Ctx<'_>, pass: &Pass) {
         let Some(mut sweeping) = self.sweep.running.take() else {
             return;
@@ -52,7 +53,6 @@ impl Engine {
             sweeping.keys = Some(all_keys(ctx));
         }
         let Some(db) = ctx.find_db(sweeping.db) else {
-            // There are no more databases.
             self.sweep.is_done = true;
             return;
         };
@@ -63,7 +63,7 @@ impl Engine {
             let key = Text::new(&name);
             match self.discover(db, &key) {
                 Ok(()) => {}
-                // A node that has just started serves nothing for a while.
+                // A node that has just started serves no slot for a while.
                 Err(store::Error::ClusterDown(_)) => {
                     sweeping.found.push(name);
                     sweeping.due = self.within(ctx, intervals::SWEEP_PAUSE_DOWN);
@@ -90,7 +90,8 @@ impl Engine {
         }
     }
 
-    /// Walks on, and notes the hashes that it meets. False when all of the database were met.
+    /// Walks on, and collects the hashes that are not remembered as locks. False if the walk
+    /// through the database is finished.
     fn walk(&self, db: Db<'_>, sweeping: &mut Sweeping, pass: &Pass) -> bool {
         let Sweeping { walk, found, .. } = sweeping;
         let mut step = || {
@@ -113,7 +114,7 @@ impl Engine {
     }
 }
 
-/// How many keys all databases have.
+/// The number of keys in all databases.
 fn all_keys(ctx: Ctx<'_>) -> u64 {
     let dbs = (0..).map_while(|number| ctx.find_db(number));
     dbs.map(Db::key_count).fold(0, u64::saturating_add)

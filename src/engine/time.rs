@@ -1,4 +1,4 @@
-//! What time it is, and how long to sleep.
+//! Reads the clocks, and says how long to sleep.
 
 use super::state::{Clocks, Moment};
 use super::Engine;
@@ -6,28 +6,29 @@ use crate::core::Millis;
 use crate::ffi::Ctx;
 
 impl Engine {
-    /// Takes note of what the clocks say. Whether one of them was set.
+    /// Reads the clocks. True if one of them was set since the last call.
     pub fn read_clocks(&mut self, ctx: Ctx<'_>) -> bool {
         self.clock.sync(Clocks::now(ctx))
     }
 
-    /// The present moment for what the server does now. Its own time stands still
-    /// meanwhile, and is ahead of the wall clock when that was just set back.
+    /// The current moment for the server's present work. The server's time stands still during a
+    /// command and may be ahead of a wall clock that was just set back, so the earlier of the two
+    /// counts.
     pub(super) fn now(&mut self, ctx: Ctx<'_>) -> Moment {
         self.read_clocks(ctx);
         self.clock.when(ctx.now().min(ctx.clock()))
     }
 
-    /// The moment in so many ms, whatever becomes of the wall clock. It looks at the
-    /// clocks: the wall clock may have been set since somebody did, and be set back.
+    /// The moment in `ms` ms. Reads the clocks first: the wall clock may have been set since the
+    /// last reading, and be set back later.
     pub(super) fn within(&mut self, ctx: Ctx<'_>, ms: Millis) -> Moment {
         let now = Clocks::now(ctx);
         self.clock.sync(now);
         self.clock.when(now.wall).after(ms)
     }
 
-    /// In how many ms it is past a moment, or the clocks are to be looked at; and
-    /// which moment it is then.
+    /// How many ms to sleep until `until` is over, 1,000 at most: then the clocks are read again.
+    /// The second value is the moment at the end of that sleep.
     pub fn sleeps(&mut self, ctx: Ctx<'_>, until: Moment) -> (u64, Moment) {
         let now = Clocks::now(ctx);
         self.clock.sync(now);
@@ -36,6 +37,6 @@ impl Engine {
     }
 }
 
-/// After so many ms the clocks are looked at, if nobody did before: no clock that
-/// was set goes unnoticed for longer, though the server may not do its regular work.
+/// The longest sleep in ms. After it the clocks are read, so a clock that was set is noticed even
+/// if the server does not run its regular tasks.
 const LONGEST: Millis = 1_000;

@@ -1,5 +1,5 @@
-//! Tracked holds, through all that happens to their locks: [`Engine::follow`] says
-//! what a commit means for them, the rest what others have done.
+//! What happens to tracked holds. [`Engine::follow`] updates them after a commit,
+//! [`Engine::verify_tracked`] after an external change.
 
 use super::request::Terms;
 use super::state::{Delivery, Grant, Hold, Ids, LockId, Session, Timer, Tracked, TrackedId};
@@ -9,24 +9,23 @@ use crate::ffi::Text;
 use crate::store::{hold_of_key, locks_of_key, LockRef, Owner, ReadScope, Snapshot, Store};
 use smallvec::SmallVec;
 
-/// What an owner gives back by a commit, beside what has lapsed.
+/// What an owner gives up by a commit. Lapsed holds are not included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Returned {
-    /// Nothing.
     Nothing,
-    /// The live read hold of this rank, counted from 0.
+    /// The live read hold with this rank, counted from 0.
     Read(usize),
-    /// A write hold: this one, or one that is not tracked.
+    /// This write hold. None: one that is not tracked.
     Write(Option<TrackedId>),
-    /// Every hold.
+    /// All holds of the owner.
     All,
-    /// Every write hold. A read hold that the owner gets for them is what is left
-    /// of this one, or of one that is not tracked.
+    /// All write holds of the owner. This one becomes the owner's read hold, if it had no read hold
+    /// before. None: a write hold that is not tracked becomes it.
     Downgraded(Option<TrackedId>),
 }
 
 impl Returned {
-    /// The rank of a read hold when this is done; None when it is among these.
+    /// The new rank of a read hold after the commit. None: the hold is given up.
     fn rank_after(self, rank: usize) -> Option<usize> {
         match self {
             Returned::All => None,
@@ -38,8 +37,8 @@ impl Returned {
 }
 
 impl Engine {
-    /// Names the hold that was just granted, and binds it if it shall be. `meant`:
-    /// the rank of the read hold that ONCE meant.
+    /// Describes the hold that was granted, and binds it if SESSION asks for that. `once_rank`: the
+    /// rank of the read hold that ONCE meant.
     pub(super) fn name_grant(
         &mut self,
         store: &Store<'_>,
@@ -80,7 +79,7 @@ impl Engine {
         grant
     }
 
-    /// Who asked for a DOWNGRADE relies on the read hold that it was told of.
+    /// Marks the read hold that DOWNGRADE confirmed to its client: the client relies on it.
     pub(super) fn rely_on_highest(
         &mut self,
         store: &Store<'_>,
@@ -95,8 +94,8 @@ impl Engine {
         }
     }
 
-    /// Somebody relies on a hold that was granted to another: if its own client never
-    /// learns of it, it stays all the same.
+    /// Keeps a hold that was granted to another client whose answer is in flight or lost: the
+    /// client of this request relies on it, too.
     fn rely_on(&mut self, lock: LockRef<'_>, owner: &[u8], hold: Hold) {
         let holds = self.tracked.holds_of(lock, owner).filter(|(_, other)| other.hold == hold);
         let answers: SmallVec<[_; 2]> = holds.map(|(id, tracked)| (id, tracked.delivery)).collect();
@@ -108,9 +107,8 @@ impl Engine {
         }
     }
 
-    /// What became of the tracked holds of a lock that was `snapshot` as `owner` sees
-    /// it and is `after` now: holds that have ended end here, others follow their
-    /// numbers.
+    /// Updates the tracked holds after a commit. Holds that have ended are dropped. The others get
+    /// their new numbers. `snapshot` and `after` are the lock before and after, as `owner` sees it.
     pub(super) fn follow(
         &mut self,
         store: &Store<'_>,
@@ -126,7 +124,6 @@ impl Engine {
         if snapshot.lock.is_free() || after.is_free() {
             return self.untrack_lock(lock);
         }
-        // Write holds of somebody who does not write any more.
         let others_may_write =
             snapshot.lock.mode() == Some(core::Mode::Write) && snapshot.lock.own.writes == 0;
         if let Some(writer) = self.tracked.writer(lock).filter(|writer| ***writer != *owner) {
@@ -170,8 +167,9 @@ impl Engine {
         }
     }
 
-    /// The owner has no more than so many write holds. Nobody can tell which of
-    /// them are gone: those that are not bound go first, then the newest.
+    /// Stops tracking some of an owner's write holds, so that at most `limit` remain. Which of them
+    /// ended cannot be known. Holds without a connection are dropped first, the newest first; then
+    /// those with one, the newest first.
     fn limit_writes(&mut self, lock: LockRef<'_>, owner: &[u8], limit: u64) {
         let is_write = |tracked: &Tracked| tracked.hold == Hold::Write;
         let writes = self.tracked.holds_of(lock, owner).filter(|(_, tracked)| is_write(tracked));
@@ -184,8 +182,8 @@ impl Engine {
         }
     }
 
-    /// Somebody else may have changed the lock: tracked holds that the keys do not
-    /// tell of end.
+    /// Drops tracked holds that the keys do not confirm. Does nothing unless an external change has
+    /// marked the lock.
     pub(super) fn verify_tracked(&mut self, store: &Store<'_>) {
         if self.tracked.is_empty() {
             return;
@@ -200,8 +198,8 @@ impl Engine {
         }
     }
 
-    /// A key is gone, or another has taken its place: if it was the timeout key of
-    /// a tracked read hold, that has ended.
+    /// Drops the tracked read hold whose timeout key is `key`, because that key was deleted or
+    /// overwritten.
     pub(super) fn untrack_hold_of(&mut self, db: i32, key: &[u8]) {
         if self.tracked.is_empty() {
             return;
@@ -219,14 +217,14 @@ impl Engine {
         }
     }
 
-    /// A client that one of these holds is bound to; 0: none is.
+    /// The id of a client that one of the owner's holds of this kind is bound to. 0: none is bound.
     pub(super) fn session_of(&self, lock: LockRef<'_>, owner: &[u8], kind: Kind) -> u64 {
         let holds = self.tracked.holds_of(lock, owner);
         let mut of_kind = holds.filter(|(_, tracked)| tracked.hold.kind() == kind);
         of_kind.find_map(|(_, tracked)| tracked.session).map_or(0, |session| session.client)
     }
 
-    /// Binds a tracked hold to another connection, or to none, and sets its alarm.
+    /// Binds a tracked hold to another connection or to none, and sets the timer for its renewal.
     pub(super) fn bind(&mut self, id: TrackedId, session: Option<Session>) {
         if let Some(before) = self.tracked.get(id).and_then(|tracked| tracked.session) {
             self.timers.remove(before.due, Timer::Session(id));
@@ -237,14 +235,14 @@ impl Engine {
         }
     }
 
-    /// Stops tracking a hold, which has ended or is like any other now.
+    /// Stops tracking a hold that has ended or needs it no more.
     pub(super) fn untrack(&mut self, id: TrackedId) {
         if let Some(session) = self.tracked.remove(id).and_then(|tracked| tracked.session) {
             self.timers.remove(session.due, Timer::Session(id));
         }
     }
 
-    /// All holds on a lock have ended.
+    /// Stops tracking all holds on a lock: they have ended.
     pub(super) fn untrack_lock(&mut self, lock: LockRef<'_>) {
         if self.tracked.has(lock) {
             for id in self.tracked.of_lock(lock) {
@@ -253,7 +251,7 @@ impl Engine {
         }
     }
 
-    /// All holds on the locks of a database have ended, or of all databases.
+    /// Stops tracking all holds on the locks of a database. None: of all databases.
     pub(super) fn untrack_db(&mut self, db: Option<i32>) {
         for lock in self.tracked.locks(db) {
             self.untrack_lock(lock.get());
@@ -261,7 +259,7 @@ impl Engine {
     }
 }
 
-/// A session hold is renewed every third of its lease.
+/// The ms between two renewals of a session hold: a third of its lease.
 pub(super) fn renewal(lease: Millis) -> Millis {
     (lease / 3).max(1)
 }

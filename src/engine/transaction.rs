@@ -1,8 +1,8 @@
-//! One lock, from the moment it is opened until a piece of work on it is done.
+//! Work on one lock, from opening it to the end.
 //!
-//! Every use case on a lock goes through a [`LockTxn`], top down: the lock is opened and
-//! brought up to date, looked at, changed by what a rule says, its queue is served, and it
-//! is finished. What lives longer than that is the engine's.
+//! Every use case on a lock goes through a [`LockTxn`]: it opens the lock, refreshes it if that is
+//! due, takes a snapshot, commits what the rules decide and serves the queue. What outlives this
+//! work is in [`Engine`].
 
 use super::pass::Pass;
 use super::schedule::Reschedule;
@@ -12,7 +12,7 @@ use crate::core::{Announcement, End, Lock, Mode, NotHeld};
 use crate::ffi::{Access, Ctx, Str, Text};
 use crate::store::{self, LockRef, Owner, ReadScope, Snapshot, Store, What};
 
-/// Work on one lock.
+/// Work on one open lock.
 pub(super) struct LockTxn<'e, 'c> {
     pub engine: &'e mut Engine,
     /// The lock's keys.
@@ -20,8 +20,9 @@ pub(super) struct LockTxn<'e, 'c> {
 }
 
 impl Engine {
-    /// Does a command's work on a lock. What lost connections held goes before, and what
-    /// has lapsed. The store stays here, for it is larger than it is quick to move.
+    /// Runs the work of a command on a lock. Before it, this returns the holds of closed
+    /// connections and refreshes the lock if that is due. The store is created in place, because it
+    /// is too large to move cheaply.
     pub(super) fn on_lock<R>(
         &mut self,
         ctx: Ctx<'_>,
@@ -46,34 +47,34 @@ impl Engine {
         result
     }
 
-    /// The same for work that no command has asked for: a lock whose time has come.
+    /// Begins work on a lock that no command has asked for, such as a refresh by its timer.
     pub(super) fn on_store<'e, 'c>(&'e mut self, store: &'e mut Store<'c>) -> LockTxn<'e, 'c> {
         LockTxn { engine: self, store }
     }
 }
 
 impl LockTxn<'_, '_> {
-    /// Brings what is remembered up to what the keys say, when nothing is
-    /// remembered or a time has come. Lapsed holds go, and the queue is served.
+    /// Refreshes the lock if its time has come, if its key is gone, or if it exists and nothing is
+    /// remembered of it.
     pub fn refresh_if_due(&mut self) {
         let (engine, store) = (&*self.engine, &*self.store);
         let due = match engine.memory.get(store.lock()) {
             None => store.exists(),
-            // Somebody was to hold it: it has lapsed, and its time may have been
-            // put off, as while writes were paused.
+            // The lock was held but its key is gone, so it has lapsed. Its timer may be late, for
+            // example while writes were paused.
             Some(known) if known.mode.is_some() && !store.exists() => true,
             Some(known) if known.is_unseen => true,
-            // Its only hold ends with the key.
+            // The only hold ends with the key, and the key still exists.
             Some(known) if known.is_written_once() && !engine.has_queue(store) => false,
             Some(known) => known.due().is_some_and(|due| engine.clock.when(store.now()) > due),
         };
         if due {
-            // What is no lock is for the command to say.
+            // If the key holds no lock, the command itself reports the error.
             let _ = self.refresh();
         }
     }
 
-    /// Looks at the lock as an owner sees it.
+    /// Takes a snapshot of the lock as `owner` sees it.
     pub fn snapshot(
         &mut self,
         owner: &Owner<'_>,
@@ -82,7 +83,7 @@ impl LockTxn<'_, '_> {
         self.engine.snapshot(self.store, owner, scope)
     }
 
-    /// Makes the lock that was `snapshot` into `after`, and remembers it.
+    /// Writes `after` over the lock of `snapshot`, and remembers it.
     pub fn commit(
         &mut self,
         snapshot: &Snapshot,
@@ -92,7 +93,8 @@ impl LockTxn<'_, '_> {
         self.commit_return(snapshot, owner, after, Returned::Nothing)
     }
 
-    /// The same, where the owner gives something back.
+    /// Writes `after` over the lock of `snapshot`, and remembers it. `returned`: what the owner
+    /// gives up.
     pub fn commit_return(
         &mut self,
         snapshot: &Snapshot,
@@ -120,8 +122,8 @@ impl LockTxn<'_, '_> {
         Ok(())
     }
 
-    /// A rule's result; when it is NOTHELD, the lapsed holds that the look met
-    /// (often the very reason) are removed first.
+    /// Passes on the result of a rule. On NOTHELD it first commits the removal of the lapsed holds
+    /// in the snapshot, which are often the reason.
     pub fn if_held<T>(
         &mut self,
         snapshot: &Snapshot,
@@ -134,12 +136,12 @@ impl LockTxn<'_, '_> {
         Ok(result?)
     }
 
-    /// Looks at the whole lock: removes what has lapsed, announces what ended,
-    /// sets the next timer and serves the queue.
+    /// Reads the whole lock: removes and announces what has lapsed, schedules the next refresh and
+    /// serves the queue.
     pub fn refresh(&mut self) -> Result<(), Error> {
         if let Some(earliest) = self.lapse_readers() {
             let snapshot = self.snapshot(&Owner::nobody(), ReadScope::Mode);
-            // Whatever else it is, the look below goes through all of it.
+            // A free lock, or an error, is left to the full snapshot below.
             if let Some(snapshot) = snapshot.ok().filter(|snapshot| !snapshot.lock.is_free()) {
                 let earliest = earliest.min(snapshot.lock.end);
                 let LockTxn { engine, store } = self;
@@ -168,7 +170,7 @@ impl LockTxn<'_, '_> {
         let before = known.and_then(|known| Some((known.mode?, known.holds)));
         let mut after = snapshot.lock.clone();
         if after.mode() == Some(Mode::Read) {
-            // Somebody may have shortened the hash's expiry below a reader's.
+            // Others may have shortened the expiry of the hash below the end of a reader.
             after.lengthen_to_readers();
         }
         let last = engine.last_owner(store);
@@ -192,7 +194,7 @@ impl LockTxn<'_, '_> {
         engine.remember_readers(store);
         engine.remember_last_owner(store, owner.bytes(), &after);
         if engine.has_queue(store) {
-            // Others (SWAPDB, a script) may have made holders of some who wait.
+            // External changes (SWAPDB, a script) may have made waiters into holders.
             for owner in engine.waiting_among(store).unwrap_or_default() {
                 self.serve_holder(&owner);
             }
@@ -201,9 +203,8 @@ impl LockTxn<'_, '_> {
         Ok(())
     }
 
-    /// Removes the lapsed holds of a lock whose readers are remembered, one
-    /// owner after the other. The earliest end of the rest; None when the lock
-    /// has to be looked at as a whole.
+    /// Removes the lapsed holds of a lock whose readers are remembered, one owner after the other.
+    /// Returns the earliest remaining end. None: the whole lock has to be read.
     fn lapse_readers(&mut self) -> Option<End> {
         loop {
             let known = self.engine.memory.get(self.store.lock())?;
@@ -217,7 +218,7 @@ impl LockTxn<'_, '_> {
             if snapshot.lock.is_free() || self.commit(&snapshot, &owner, &snapshot.lock).is_err() {
                 return None;
             }
-            // Whatever the keys say, this one is done with.
+            // The loop must not find this owner again, even if the keys still show its hold.
             self.engine.remember_reader(self.store, &lapsed, &snapshot.lock.own.reads);
         }
     }

@@ -1,7 +1,6 @@
-//! Locks that nobody has named in a command of this server, and that it could not look at
-//! when it met them: their keys came before their slot did, or the cluster was down. They are
-//! tried again until they are served or gone, so that their holds lapse on time, and are
-//! announced, also when nobody comes by.
+//! Locks that no command has named and that this node could not read when it found them: their keys
+//! arrived before their slot, or the cluster was down. The engine tries them again until they are
+//! served or gone. So their holds lapse and are announced on time even if no command names them.
 
 use super::intervals;
 use super::pass::Pass;
@@ -10,7 +9,7 @@ use crate::ffi::{Access, Ctx, Db, Text};
 use crate::store::{self, Owner, ReadScope, Store};
 
 impl Engine {
-    /// Tries the locks that could not be looked at.
+    /// Tries again to read the locks that could not be read.
     pub(super) fn try_unserved(&mut self, ctx: Ctx<'_>, pass: &Pass) {
         while let Some(lock) = self.unserved.take(pass.now) {
             let db = ctx.in_db(lock.db);
@@ -26,16 +25,15 @@ impl Engine {
         }
     }
 
-    /// Looks at a key that nobody has named in a command, and that may be a lock. The error
-    /// says why it cannot be looked at now.
+    /// Examines a key that no command has named, and refreshes it if it is a held lock. The error
+    /// says why it cannot be read now.
     pub(super) fn discover(&mut self, db: Db<'_>, key: &Text) -> Result<(), store::Error> {
-        // One that ends in a panic is left alone.
+        // A panic must not stop the search for other locks. This key is then skipped.
         self.step(|engine| engine.try_to_adopt(db, key)).unwrap_or(Ok(()))
     }
 
     fn try_to_adopt(&mut self, db: Db<'_>, key: &Text) -> Result<(), store::Error> {
-        // To open a key for writing is a use of it, which shows in its idle time: only a lock
-        // is opened for that.
+        // To open a key for writing changes its idle time. So that is done only for a lock.
         match Store::open(db, key, Access::Read) {
             Ok(store) if is_a_lock(&store) => {}
             Err(error) if error.is_unserved() => return Err(error),
@@ -43,7 +41,7 @@ impl Engine {
         }
         match Store::open(db, key, Access::Write) {
             Ok(mut store) => {
-                // What is no lock after all is nobody's concern here.
+                // An error means that the key is no lock, and nobody waits for an answer here.
                 let _ = self.on_store(&mut store).refresh();
                 Ok(())
             }
@@ -53,9 +51,8 @@ impl Engine {
     }
 }
 
-/// Nobody has named this hash in a command, and it may be anything that has a
-/// field `mode`. One that somebody holds is a lock; one that nobody holds ends
-/// by its own expiry.
+/// Whether this hash is a held lock. It may be any hash with a field `mode`, because no command has
+/// named it. A lock without holders needs no refresh: it ends by its own expiry.
 fn is_a_lock(store: &Store<'_>) -> bool {
     store
         .snapshot(&Owner::nobody(), ReadScope::Presence)

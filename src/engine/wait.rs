@@ -1,4 +1,4 @@
-//! Waiting: into the queue, and out of it again.
+//! Waiting: how a request enters the queue, and how a waiter leaves it.
 
 use super::acquire::Refused;
 use super::intervals;
@@ -12,8 +12,8 @@ use crate::ffi::{Access, Ctx, Text};
 use crate::store::{LockRef, Owner, ReadScope, Reserved, Store};
 
 impl LockTxn<'_, '_> {
-    /// Puts a refused request into the queue, unless it would wait for itself, and its
-    /// client to sleep. `timeout`: for how many ms at most; None: without end.
+    /// Puts a refused request into the queue and blocks its client. Fails if the request would wait
+    /// for itself. `timeout`: the longest wait in ms; None: no limit.
     pub fn wait(
         &mut self,
         owner: &Owner<'_>,
@@ -47,7 +47,7 @@ impl LockTxn<'_, '_> {
             return Ok(Acquired::Refused(refused.remaining(self.store)));
         }
         let Refused { lock, refusal, reserved, .. } = refused;
-        // Its turn may have come all the same: it may have a reservation.
+        // It may be the waiter's turn at once, for example because it has the reservation.
         if refusal != Refusal::Held && self.engine.is_next(self.store, id, &lock, reserved.as_ref())
         {
             self.serve();
@@ -62,7 +62,7 @@ impl LockTxn<'_, '_> {
         Ok(Acquired::Waiting)
     }
 
-    /// Has the queue remember who writes: the search for circles asks for that owner first.
+    /// Stores the writer in the queue: the search for circles asks for that owner first.
     fn note_writer(&mut self, lock: &Lock) {
         let queue = self.engine.waits.queue_mut(&self.store.lock());
         if let Some(queue) = queue.filter(|queue| queue.writer.is_none()) {
@@ -95,7 +95,7 @@ impl Engine {
         }
     }
 
-    /// Takes a waiter off the list. Those behind it may get in now.
+    /// Removes a waiter, and schedules its queues: the waiters behind it may be granted now.
     pub(super) fn remove_waiter(&mut self, id: WaiterId) -> Option<Waiter> {
         let waiter = self.waits.remove(id)?;
         self.cancel(id, &waiter);
@@ -103,7 +103,8 @@ impl Engine {
         Some(waiter)
     }
 
-    /// A waiter has left this queue without being served.
+    /// Schedules a queue that a waiter has left without being served. Without other waiters, the
+    /// lock is forgotten if it is free.
     pub(super) fn queue_shortened(&mut self, lock: &LockId) {
         match self.waits.queue(lock) {
             Some(_) => self.schedule_now(lock.get()),
@@ -111,7 +112,7 @@ impl Engine {
         }
     }
 
-    /// Who waits for a lock, in the order of service without reservations.
+    /// The waiters of a lock, in the order of service. Ignores reservations.
     pub(super) fn queue_in_order(&self, lock: LockRef<'_>) -> Vec<(WaiterId, Want, OwnerId)> {
         let queue = self.waits.queue(&lock);
         queue.map(|queue| queue.in_order(self.settings.policy, None)).unwrap_or_default()
@@ -128,8 +129,9 @@ impl Engine {
         }
     }
 
-    /// A waiter's alarm rang. That may be before its time is up: the alarms go
-    /// forward with a wall clock that is set, and its time does not.
+    /// The timer of a waiter fired. If the timeout has not passed yet, the timer is set again:
+    /// timers go forward with a wall clock that is set, but a timeout is counted by the steady
+    /// clock.
     pub(super) fn time_out(&mut self, ctx: Ctx<'_>, id: WaiterId) {
         let until = self.waits.get(id).and_then(|waiter| waiter.request.until);
         let Some((until, _)) = until else {
@@ -150,20 +152,19 @@ impl Engine {
         }
     }
 
-    /// CLIENT UNBLOCK: the waiter waits no more. What it is to be told; None when it is
-    /// answered already.
+    /// CLIENT UNBLOCK: removes a waiter. Returns its answer, or None if it has one already.
     pub fn unblock(&mut self, ctx: Ctx<'_>, id: WaiterId) -> Option<Answer> {
         let waiter = self.remove_waiter(id)?;
         Some(Answer::TimedOut(self.remaining(ctx, &waiter)))
     }
 
-    /// A waiter's client is gone. False when it had been answered already.
+    /// Removes a waiter whose client disconnected. False if it had its answer already.
     pub fn disconnect_waiter(&mut self, id: WaiterId) -> bool {
         self.remove_waiter(id).is_some()
     }
 
-    /// The ms until what stands in a waiter's way ends at the latest; None: it never ends
-    /// by itself.
+    /// The ms until the holds or the reservation in a waiter's way end at the latest. None: they
+    /// never end by themselves.
     fn remaining(&self, ctx: Ctx<'_>, waiter: &Waiter) -> Option<Millis> {
         let LockId { db, name } = waiter.lock();
         let key = Text::new(name);

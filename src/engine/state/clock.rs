@@ -1,51 +1,50 @@
-//! The time by which alarms ring.
+//! The timer clock.
 //!
-//! A lease ends by the server's wall clock, as all expiry does, and that clock can
-//! be set. All else lasts as long as it was said to, whatever becomes of the wall
-//! clock. So alarms go by a clock of their own, which is never behind either: it
-//! goes forward with the wall clock, also when that is set forward, and goes on
-//! like the steady clock while that is set back. Thus no alarm rings late. One may
-//! ring early, and then there is nothing to do yet.
+//! A lease ends by the server's wall clock, as every expiry does, and that clock can be set. All
+//! other times are durations, and must not change with the wall clock. So timers go by a clock of
+//! their own. It moves forward with the wall clock, also when that is set forward. When the wall
+//! clock is set back, the timer clock follows the steady clock instead. So it is never behind
+//! either clock, and no timer fires late. A timer can fire early; then there is nothing to do yet.
 
 use crate::core::Millis;
 use crate::ffi::Ctx;
 
-/// A point in time by the clock of alarms.
+/// A point in time of the timer clock, in ms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment(pub(super) Millis);
 
 impl Moment {
-    /// Over, whatever the time.
+    /// A time that is always over.
     pub const PAST: Moment = Moment(0);
 
-    /// So many ms later.
+    /// The moment `ms` ms later.
     pub fn after(self, ms: Millis) -> Moment {
         Moment(self.0.saturating_add(ms))
     }
 }
 
-/// A point in time by the steady clock, which nobody sets, in ms.
+/// A point in time of the steady clock, in ms. Nobody can set that clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Steady(Millis);
 
 impl Steady {
-    /// What the steady clock says.
+    /// The current time of the steady clock.
     pub fn now(ctx: Ctx<'_>) -> Steady {
         Steady(ctx.steady_micros() / 1000)
     }
 
-    /// So many ms later.
+    /// The time `ms` ms later.
     pub fn after(self, ms: Millis) -> Steady {
         Steady(self.0.saturating_add(ms))
     }
 
-    /// The ms from an earlier point to this one.
+    /// The ms from `earlier` to this time, 0 or more.
     pub fn since(self, earlier: Steady) -> Millis {
         self.0.saturating_sub(earlier.0).max(0)
     }
 }
 
-/// What both clocks say, in ms.
+/// The times of both clocks, in ms, read together.
 #[derive(Clone, Copy, Debug)]
 pub struct Clocks {
     /// The wall clock, as unix time.
@@ -55,29 +54,28 @@ pub struct Clocks {
 }
 
 impl Clocks {
-    /// What they say now.
+    /// Reads both clocks.
     pub fn now(ctx: Ctx<'_>) -> Clocks {
         Clocks { wall: ctx.clock(), steady: Steady::now(ctx) }
     }
 }
 
-/// By so many ms two looks at the clocks may differ although nobody has set any:
-/// they are not read in the same instant.
+/// The largest difference in ms between the clocks that does not mean that one was set. They are
+/// not read in the same instant.
 const SLACK: Millis = 2;
 
-/// The clock of alarms.
+/// The timer clock, see the module's description.
 #[derive(Debug, Default)]
 pub struct Clock {
-    /// By how much it is ahead of the wall clock, in ms: by all that this was set
-    /// back so far.
+    /// How many ms it is ahead of the wall clock: the sum of all times by which that was set back.
     ahead: Millis,
-    /// What the clocks said when they last went alike.
+    /// The clocks at the first reading, or when a set clock was last noticed.
     last_read: Option<Clocks>,
 }
 
 impl Clock {
-    /// Takes note of what the clocks say. Whether they no longer go alike: one of
-    /// them was set.
+    /// Compares the clocks with `reference`. If a clock was set since, adjusts `ahead`, replaces
+    /// `reference` and returns true.
     pub fn sync(&mut self, now: Clocks) -> bool {
         let back = self.set_back(now);
         let was_set = back.abs() > SLACK;
@@ -88,13 +86,13 @@ impl Clock {
         was_set
     }
 
-    /// When the wall clock says this, if it is not set back before. What is to be
-    /// some ms later than now counts from a look at the clocks.
+    /// The moment at which the wall clock shows `wall`, if it is not set back before. For a moment
+    /// some ms from now, call `sync` first.
     pub fn when(&self, wall: Millis) -> Moment {
         Moment(wall.saturating_add(self.ahead))
     }
 
-    /// In how many ms it is past a moment; 0: it is now.
+    /// The ms until `at` is over. 0: it is over now.
     pub fn until(&self, at: Moment, now: Clocks) -> Millis {
         let back = self.set_back(now);
         let now = self.when(now.wall).after(if back > SLACK { back } else { 0 });
@@ -105,8 +103,7 @@ impl Clock {
         }
     }
 
-    /// By how much the wall clock was set back since they went alike; negative:
-    /// forward.
+    /// By how many ms the wall clock was set back since `reference`. Negative: it was set forward.
     fn set_back(&self, now: Clocks) -> Millis {
         self.last_read.map_or(0, |last| {
             let shown = now.wall.saturating_sub(last.wall);
@@ -147,8 +144,8 @@ mod tests {
     }
 
     proptest! {
-        /// However the wall clock is set, what waits for a time of it is not late, and
-        /// what waits for a while waits no longer.
+        /// However the wall clock is set, a timer for a time of the wall clock is not late, and a
+        /// timer for a duration does not take longer.
         #[test]
         fn no_alarm_is_late(
             steps in prop::collection::vec((0..2_000_i64, -4_000_000..4_000_000_i64, any::<bool>()), 1..50),
@@ -168,7 +165,7 @@ mod tests {
                     waits = Some((lasts, clock.when(end), end, steady + wait));
                 }
                 steady += gone;
-                // Set at any time, and noticed only when somebody looks.
+                // The clock is set at any time, and only the next reading notices it.
                 wall += gone + step;
                 if looks {
                     clock.sync(clocks(wall, steady));

@@ -1,4 +1,4 @@
-//! Answers to waiters: to be sent, or on their way.
+//! Answers to waiters that are not delivered yet.
 
 use super::statistics::{is_deadlock, AnswerKind};
 use super::tracked::Grant;
@@ -7,37 +7,38 @@ use crate::core::{Millis, WaiterId};
 use crate::engine::error::Error;
 use hashbrown::HashMap;
 
-/// What a waiter is told.
+/// The answer to a waiter.
 #[derive(Clone, Debug)]
 pub enum Answer {
-    /// It has the hold.
+    /// The waiter was granted this.
     Held(Grant),
-    /// Its time is up; what stands in the way ends in so many ms at the latest.
+    /// The wait timed out. The holds or the reservation in the way end in so many ms at the latest;
+    /// None: never by themselves.
     TimedOut(Option<Millis>),
-    /// It failed.
+    /// The request failed.
     Failed(Error),
 }
 
-/// A waiter whose answer is on its way.
+/// A waiter whose answer is in flight.
 pub struct InFlight {
     pub waiter: Waiter,
-    /// What it was granted.
+    /// What the waiter was granted, if it was.
     pub grant: Option<Grant>,
-    /// What the answer counts as.
+    /// What the statistics count.
     pub kind: AnswerKind,
 }
 
-/// The answers that were made and not yet delivered.
+/// Answers that were made and not delivered yet.
 #[derive(Default)]
 pub struct Deliveries {
-    /// Those that wait to be sent.
+    /// The answers to send.
     pub unsent: Vec<(WaiterId, Answer)>,
-    /// All of them, until the server says what became of each.
+    /// All answers, sent or not, until the server reports what became of each.
     pub in_flight: HashMap<WaiterId, InFlight>,
 }
 
 impl Answer {
-    /// What it counts as.
+    /// What the statistics count for this answer.
     pub fn kind(&self) -> AnswerKind {
         match self {
             Answer::Held(_) => AnswerKind::Granted,

@@ -1,10 +1,10 @@
-//! Memory that is given back in steps.
+//! Memory that is freed in steps.
 
 use super::memory::Locks;
 use super::wheel::Wheel;
 
-/// What was remembered of a database that is forgotten as a whole: to drop a
-/// million locks at once would take long.
+/// What was remembered of emptied databases. Freeing a million locks at once would block the
+/// server, so each step frees a part.
 #[derive(Default)]
 pub struct Garbage {
     locks: Vec<Box<Locks>>,

@@ -1,18 +1,17 @@
-//! How long waiters have waited: a histogram of ms whose size is fixed.
+//! A histogram of wait times in ms, of fixed size.
 //!
-//! Times below 16 ms are kept as they are; every doubling beyond that is cut
-//! into 16 equal parts. What is told of a part is its middle, so no figure is off
-//! by more than 3.2 %. The longest time is kept exactly.
+//! Times below 16 ms have a part each. Every doubling beyond that is cut into 16 equal parts. A
+//! percentile is the middle of a part, so it is wrong by at most 3.2 %. The longest time is exact.
 
 use crate::core::Millis;
 
-/// Into how many parts a doubling is cut.
+/// The number of parts of a doubling.
 const PARTS: usize = 16;
 
-/// How many doublings are given apart: up to 2^36 ms, some two years.
+/// The number of doublings. The last ends at 2^36 ms, some two years.
 const DOUBLINGS: usize = 32;
 
-/// All times that were added.
+/// The number of times in each part.
 pub struct Histogram {
     counts: [u64; PARTS * (1 + DOUBLINGS)],
     total: u64,
@@ -26,7 +25,7 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// Adds a time. One that a clock set back has made negative is none.
+    /// Adds a time in ms. A negative time, from a clock that was set back, counts as 0.
     pub fn add(&mut self, ms: Millis) {
         let ms = u64::try_from(ms).unwrap_or(0);
         let last = self.counts.len() - 1;
@@ -35,7 +34,7 @@ impl Histogram {
         self.longest = self.longest.max(ms);
     }
 
-    /// The time that so many of 100 did not exceed; 0 when there are none.
+    /// The time in ms that `percent` % of all times did not exceed. 0 without times.
     pub fn percentile(&self, percent: u64) -> u64 {
         let rank = self.total.saturating_mul(percent).div_ceil(100).max(1);
         let mut counted = 0;
@@ -48,13 +47,13 @@ impl Histogram {
         0
     }
 
-    /// The longest.
+    /// The longest time in ms. 0 without times.
     pub fn longest(&self) -> u64 {
         self.longest
     }
 }
 
-/// The part that a time belongs to.
+/// The part of a time in ms.
 fn place(ms: u64) -> usize {
     let parts = PARTS as u64;
     if ms < parts {
@@ -64,7 +63,7 @@ fn place(ms: u64) -> usize {
     (doubling as usize + 1) * PARTS + ((ms >> doubling) - parts) as usize
 }
 
-/// The middle of a part.
+/// The middle of a part, in ms.
 fn middle(place: usize) -> u64 {
     let Some(doubling) = (place / PARTS).checked_sub(1) else {
         return place as u64;

@@ -1,8 +1,8 @@
 //! What is remembered of each lock.
 //!
-//! There may be millions of them, so it is little, and in one place: for each
-//! database tables lead from a name to a place in one list. A database that is
-//! emptied or swapped with another is so here at once, however many locks it has.
+//! There may be millions of locks, so an entry is small. Each database has one list of entries, and
+//! tables that map a name to a place in the list. So a database can be emptied or exchanged with
+//! another in one step.
 
 use super::clock::Moment;
 use super::readers::Readers;
@@ -23,7 +23,7 @@ pub struct LockId {
 }
 
 impl LockId {
-    /// The same, borrowed.
+    /// The lock as a [`LockRef`].
     pub fn get(&self) -> LockRef<'_> {
         LockRef { db: self.db, name: &self.name }
     }
@@ -35,16 +35,15 @@ impl From<LockRef<'_>> for LockId {
     }
 }
 
-/// A lock's name. A short one, as most are, needs no room of its own, and is
-/// read where the rest is.
+/// The name of a lock. Up to 24 bytes, as in most names, need no allocation.
 type LockName = SmallVec<[u8; 24]>;
 
-/// Where a lock is remembered.
+/// The place of a lock in the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     /// The database.
     pub db: i32,
-    /// Its number there.
+    /// The index in the list of that database.
     pub number: u32,
 }
 
@@ -54,73 +53,72 @@ pub struct Known {
     name: LockName,
     due: Moment,
     token: Option<Box<OfTenure>>,
-    /// Its readers, when there are many.
+    /// The ends of its readers, if it has many.
     pub readers: Option<Box<Readers>>,
     last: Option<Box<OwnerId>>,
     /// The hash of its name.
     hash: u32,
-    /// How many live holds it had when last looked at, to be told when all of
-    /// them lapse.
+    /// The number of live holds at the last snapshot. If the whole lock lapses, so many holds have
+    /// lapsed.
     pub holds: u32,
-    /// The mode that it had when last looked at; None: free.
+    /// The mode at the last snapshot. None: the lock was free.
     pub mode: Option<Mode>,
-    /// Whether it came from another name or database, and was not looked at here yet.
+    /// The lock came from another name or database, and was not refreshed since.
     pub is_unseen: bool,
 }
 
-/// The last fencing token of a tenure, which is an owner's.
+/// The last fencing token of the current writer.
 #[derive(Clone, Debug)]
 struct OfTenure {
     owner: OwnerId,
     token: Token,
 }
 
-/// No alarm is set. A millisecond that will never come, to save room.
+/// The value of `due` without a timer: a ms that never comes. It makes the entry smaller than an
+/// `Option`.
 const NEVER: Moment = Moment(Millis::MIN);
 
 impl Known {
-    /// Its name.
     pub fn name(&self) -> &[u8] {
         &self.name
     }
 
-    /// Whether a single write hold makes it.
+    /// Whether one write hold is all that the lock has.
     pub fn is_written_once(&self) -> bool {
         self.holds == 1 && self.mode == Some(Mode::Write)
     }
 
-    /// When its alarm rings: not later than the first of its holds ends.
+    /// When the lock's timer fires. At the latest when the first of its holds ends.
     pub fn due(&self) -> Option<Moment> {
         (self.due != NEVER).then_some(self.due)
     }
 
-    /// Remembers when it rings.
+    /// Records when the lock's timer fires. The timer itself is in `Timers`.
     pub fn set_due(&mut self, due: Option<Moment>) {
         self.due = due.unwrap_or(NEVER);
     }
 
-    /// The owner whose hold ends last, where announcements name owners.
+    /// The last-expiring owner, where announcements name owners.
     pub fn last_owner(&self) -> Option<&OwnerId> {
         self.last.as_deref()
     }
 
-    /// Remembers it.
     pub fn set_last_owner(&mut self, last: Option<OwnerId>) {
         self.last = last.map(Box::new);
     }
 
-    /// The fencing token that this owner was given last, since it began to write.
+    /// The last token of this owner, if it is the current writer.
     pub fn token_of(&self, owner: &[u8]) -> Option<Token> {
         let of_tenure = self.token.as_ref().filter(|of| *of.owner == *owner);
         of_tenure.map(|of| of.token)
     }
 
-    /// The last token that is known, whoever was given it; 0: none is.
+    /// The last remembered token of any owner. 0: none.
     pub fn last_token(&self) -> Token {
         self.token.as_ref().map_or(0, |of| of.token)
     }
 
-    /// Remembers the token of the owner who writes.
+    /// Remembers the token of the current writer.
     pub fn set_token(&mut self, owner: &[u8], token: Token) {
         match &mut self.token {
             Some(of) if *of.owner == *owner => of.token = token,
@@ -128,7 +126,7 @@ impl Known {
         }
     }
 
-    /// The tenure is over.
+    /// Forgets the token: its owner does not write any more.
     pub fn forget_token(&mut self) {
         self.token = None;
     }
@@ -139,28 +137,28 @@ impl Known {
 pub struct Memory {
     dbs: Vec<Option<Box<Locks>>>,
     hasher: DefaultHashBuilder,
-    /// The last that was found: a command asks for one lock several times.
+    /// The place that was found last. A command needs the same lock several times.
     last: Cell<Option<Place>>,
-    /// Whether the list of a database may be worth packing.
+    /// Whether a list may be worth packing. `find_sparse` checks it.
     sparse: bool,
 }
 
-/// What is remembered of the locks of one database.
+/// The locks of one database.
 #[derive(Default)]
 pub struct Locks {
     known: Slab<Known>,
     names: Names,
 }
 
-/// In how many tables the names are. Each is grown and shrunk by itself, so that
-/// no command waits for all names to be moved.
+/// The number of tables for names. Each grows and shrinks by itself, so no command waits until all
+/// names have moved.
 const TABLES: usize = 256;
 
-/// Leads from a name to a place.
+/// Maps a name to an index in the list.
 struct Names([HashTable<Found>; TABLES]);
 
-/// A place in a table, with the hash of its lock's name: to make the table
-/// larger without reading each name.
+/// An index in the list, with the hash of the lock's name. With the hash a table can grow without
+/// reading the names.
 #[derive(Clone, Copy, Debug)]
 struct Found {
     hash: u32,
@@ -198,13 +196,13 @@ impl Names {
         }
     }
 
-    /// Drops one of the tables. False when all are empty.
+    /// Frees one table. False if all are freed.
     fn drop_table(&mut self) -> bool {
         let table = self.0.iter_mut().find(|table| table.capacity() > 0);
         table.map(|table| *table = HashTable::new()).is_some()
     }
 
-    /// A lock is at another place now.
+    /// The lock of this entry is at the index `to` now.
     fn moved(&mut self, found: Found, to: u32) {
         let is_it = |other: &Found| other.number == found.number;
         if let Some(entry) = self.of_mut(found.hash).find_mut(spread(found.hash), is_it) {
@@ -214,7 +212,7 @@ impl Names {
 }
 
 impl Memory {
-    /// Whether nothing was ever remembered.
+    /// Whether no lock was ever remembered.
     pub fn is_empty(&self) -> bool {
         self.dbs.is_empty()
     }
@@ -224,28 +222,27 @@ impl Memory {
         self.at(self.find(lock).ok()?)
     }
 
-    /// The same, to be changed.
+    /// What is remembered of a lock, to change it.
     pub fn get_mut(&mut self, lock: LockRef<'_>) -> Option<&mut Known> {
         self.at_mut(self.find(lock).ok()?)
     }
 
-    /// Where a lock is remembered, if it is.
+    /// The place of a lock, if it is remembered.
     pub fn place(&self, lock: LockRef<'_>) -> Option<Place> {
         self.find(lock).ok()
     }
 
-    /// What is remembered there.
+    /// What is remembered at a place.
     pub fn at(&self, place: Place) -> Option<&Known> {
         self.locks(place.db)?.known.get(place.number)
     }
 
-    /// The same, to be changed.
+    /// What is remembered at a place, to change it.
     pub fn at_mut(&mut self, place: Place) -> Option<&mut Known> {
         self.dbs.get_mut(index(place.db)?)?.as_mut()?.known.get_mut(place.number)
     }
 
-    /// What is remembered of a lock, with its place; a lock that nothing is known of becomes one
-    /// that is free.
+    /// The place of a lock, and what is remembered of it. Adds an unknown lock as a free one.
     pub fn entry(&mut self, lock: LockRef<'_>) -> (Place, &mut Known) {
         let found = self.find(lock);
         let LockRef { db, name } = lock;
@@ -267,13 +264,13 @@ impl Memory {
         (place, known.get_or_insert_with(number, || Known::new(name, hash(&self.hasher, name))))
     }
 
-    /// Forgets of all locks whose hold ends last.
+    /// Forgets the last-expiring owners of all locks.
     pub fn forget_last_owners(&mut self) {
         let locks = self.dbs.iter_mut().flatten();
         locks.flat_map(|locks| locks.known.values_mut()).for_each(|known| known.last = None);
     }
 
-    /// Forgets the lock that is remembered there.
+    /// Forgets the lock at a place.
     pub fn remove(&mut self, place: Place) {
         let locks = index(place.db).and_then(|index| self.dbs.get_mut(index)?.as_mut());
         if let Some(locks) = locks {
@@ -284,19 +281,18 @@ impl Memory {
         }
     }
 
-    /// Takes out all that is remembered of a database: it is as if nothing had
-    /// been.
+    /// Removes and returns all locks of a database.
     pub fn take(&mut self, db: i32) -> Option<Box<Locks>> {
         self.last.set(None);
         self.dbs.get_mut(index(db)?)?.take()
     }
 
-    /// The databases of which something is remembered.
+    /// All databases that may have remembered locks.
     pub fn dbs(&self) -> impl Iterator<Item = i32> + use<> {
         0..i32::try_from(self.dbs.len()).unwrap_or(i32::MAX)
     }
 
-    /// The content of these two databases has changed places.
+    /// Exchanges the locks of two databases.
     pub fn swap(&mut self, one: i32, other: i32) {
         self.last.set(None);
         if let (Some(one), Some(other)) = (index(one), index(other)) {
@@ -308,12 +304,12 @@ impl Memory {
         }
     }
 
-    /// Whether the list of a database may be worth packing.
+    /// Whether a list may be worth packing.
     pub fn is_sparse(&self) -> bool {
         self.sparse
     }
 
-    /// A database whose locks lie scattered in more room than they need.
+    /// A database whose list has too many free places.
     pub fn find_sparse(&mut self) -> Option<i32> {
         let mut dbs = self.dbs.iter().zip(0..);
         let found = dbs.find_map(|(locks, db)| locks.as_ref()?.known.is_sparse().then_some(db));
@@ -321,8 +317,8 @@ impl Memory {
         found
     }
 
-    /// Gives a little of a sparse list's room back. From which place to which one a lock was
-    /// moved for it, and how many places there are.
+    /// Frees a little of the list of a database. Returns the old and the new index of a lock, if it
+    /// moved one, and the number of places in the list.
     pub fn pack(&mut self, db: i32) -> (Option<(u32, u32)>, usize) {
         self.last.set(None);
         let Some(locks) = index(db).and_then(|index| self.dbs.get_mut(index)?.as_mut()) else {
@@ -341,7 +337,7 @@ impl Memory {
         self.dbs.get(index(db)?)?.as_deref()
     }
 
-    /// Where a lock is remembered; if it is not, the hash of its name.
+    /// The place of a lock, or the hash of its name if it is not remembered.
     fn find(&self, lock: LockRef<'_>) -> Result<Place, u32> {
         let LockRef { db, name } = lock;
         if let Some(place) = self.last.get().filter(|place| place.db == db) {
@@ -363,7 +359,7 @@ impl Memory {
 }
 
 impl Locks {
-    /// Drops a part of it. False when nothing is left.
+    /// Frees a part of the locks. False if nothing is left.
     pub fn drop_some(&mut self) -> bool {
         self.known.drop_chunk() || self.names.drop_table()
     }
@@ -389,7 +385,7 @@ fn hash(hasher: &DefaultHashBuilder, name: &[u8]) -> u32 {
     hasher.hash_one(name) as u32
 }
 
-/// The table wants all bits of a hash to differ.
+/// Spreads the 32 bits over 64: the table uses the high bits, too.
 fn spread(hash: u32) -> u64 {
     u64::from(hash).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }

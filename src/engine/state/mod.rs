@@ -1,5 +1,5 @@
-//! What the engine remembers, in groups that keep their own invariants. None of it is needed
-//! to know who holds a lock: it dies with the process.
+//! What the engine remembers, in groups that keep their own invariants. None of it decides who
+//! holds a lock: the keys do. It ends with the process.
 
 mod clock;
 mod deliveries;

@@ -1,4 +1,4 @@
-//! The read holds of a lock that has many, in the order in which they end.
+//! The ends of a lock's readers, in their order.
 
 use crate::core::{End, Ends, OwnerId};
 use hashbrown::HashMap;
@@ -12,7 +12,7 @@ pub struct Readers {
 }
 
 impl Readers {
-    /// What an owner holds now.
+    /// Replaces the read holds of an owner. An empty list removes the owner.
     pub fn set(&mut self, owner: &[u8], ends: &Ends) {
         let id: OwnerId = match self.of_owner.remove_entry(owner) {
             Some((id, old)) => {
@@ -31,7 +31,7 @@ impl Readers {
         }
     }
 
-    /// The hold of another owner that ends last.
+    /// The latest end among the other owners, with its owner.
     pub fn latest_of_others(&self, own: &[u8]) -> Option<(End, &OwnerId)> {
         let mut others = self.by_end.iter().rev().filter(|(_, owner, _)| **owner != *own);
         others.next().map(|(end, owner, _)| (*end, owner))
@@ -42,12 +42,12 @@ impl Readers {
         self.by_end.last().map(|(_, owner, _)| owner)
     }
 
-    /// The end of the first.
+    /// The earliest end. Never, without readers.
     pub fn earliest(&self) -> End {
         self.by_end.first().map_or(End::Never, |(end, ..)| *end)
     }
 
-    /// An owner whose hold has lapsed.
+    /// The owner of the hold that ends first, if `is_past` is true for that end.
     pub fn lapsed(&self, is_past: impl Fn(End) -> bool) -> Option<OwnerId> {
         self.by_end.first().filter(|(end, ..)| is_past(*end)).map(|(_, owner, _)| owner.clone())
     }

@@ -1,57 +1,58 @@
-//! Holds that the module is to give back.
+//! Holds that the module is to return.
 
 use super::clock::Moment;
 use super::memory::LockId;
 use super::tracked::TrackedId;
 use std::collections::BTreeSet;
 
-/// What is to be given back.
+/// Holds that the module is to return.
 #[derive(Default)]
 pub struct Returns {
-    /// Connections that are gone, and what was bound to them with them.
+    /// Clients whose connections closed. The holds that are bound to them are ready to be returned.
     pub clients: BTreeSet<u64>,
-    /// Single holds.
+    /// Single holds that are ready to be returned.
     holds: Vec<TrackedId>,
-    /// Those that could not be given back when it was tried.
+    /// Holds whose return failed. They are tried again.
     refused: Vec<TrackedId>,
-    /// When these are tried again.
+    /// When the failed returns are tried again.
     retry_at: Moment,
-    /// Whether holds are being given back. No queue is served meanwhile: a hold that is
-    /// still to be given back would let its owner's waiters in.
+    /// Whether holds are being returned. No queue is served meanwhile: a hold that is still to be
+    /// returned would let other waiters of its owner in.
     is_under_way: bool,
-    /// The locks whose queues are served after that.
+    /// The locks whose queues were delayed meanwhile.
     freed: Vec<LockId>,
 }
 
 impl Returns {
-    /// Adds a hold.
+    /// Adds a hold that is ready to be returned.
     pub fn add(&mut self, id: TrackedId) {
         self.holds.push(id);
     }
 
-    /// Whether anything is to be given back now.
+    /// Whether a hold is ready to be returned.
     pub fn has_some(&self) -> bool {
         !self.holds.is_empty() || !self.clients.is_empty()
     }
 
-    /// Whether anything is to be given back, now or later.
+    /// Whether a hold is to be returned, now or later.
     pub fn has_any(&self) -> bool {
         self.has_some() || !self.refused.is_empty()
     }
 
-    /// When to try again what could not be given back.
+    /// When the failed returns are tried again. None: there are none.
     pub fn retry_at(&self) -> Option<Moment> {
         (!self.refused.is_empty()).then_some(self.retry_at)
     }
 
-    /// Moves what could not be given back to what is to be, when it is time.
+    /// Makes the failed returns ready, if it is time.
     pub fn retry(&mut self, now: Moment) {
         if now > self.retry_at {
             self.holds.append(&mut self.refused);
         }
     }
 
-    /// Whether a lock's queue has to wait until all is given back. It is served then.
+    /// Whether the lock's queue must not be served now, because holds are being returned. The lock
+    /// is then one of those that `end` returns.
     pub fn delay(&mut self, lock: &LockId) -> bool {
         if self.is_under_way && self.freed.last() != Some(lock) {
             self.freed.push(lock.clone());
@@ -59,23 +60,23 @@ impl Returns {
         self.is_under_way
     }
 
-    /// Holds are being given back: queues are delayed from now on.
+    /// Begins to return holds: queues are delayed from now on.
     pub fn begin(&mut self) {
         self.is_under_way = true;
     }
 
-    /// No more of them are, for now. The locks whose queues were delayed.
+    /// Ends returning holds for now. Returns the locks whose queues were delayed.
     pub fn end(&mut self) -> Vec<LockId> {
         self.is_under_way = false;
         std::mem::take(&mut self.freed)
     }
 
-    /// Takes a hold that is to be given back.
+    /// Takes a single hold that is ready to be returned.
     pub fn pop(&mut self) -> Option<TrackedId> {
         self.holds.pop()
     }
 
-    /// A hold could not be given back; it is tried again, the first of them then.
+    /// Adds a hold whose return failed. The first such hold decides when all are tried again.
     pub fn refuse(&mut self, id: TrackedId, retry_at: Moment) {
         if self.refused.is_empty() {
             self.retry_at = retry_at;

@@ -1,4 +1,4 @@
-//! What an operator can set.
+//! The settings.
 
 use crate::core::{Millis, Policy};
 use crate::store::{Channels, ClusterPublish};
@@ -6,22 +6,22 @@ use crate::store::{Channels, ClusterPublish};
 /// What an operator can set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Who goes first.
+    /// Which waiters are served first.
     pub policy: Policy,
-    /// Whether circles of waiters are looked for.
+    /// Whether the module searches for circles of waiters.
     pub deadlock_detection: bool,
-    /// How many may wait, over the whole server; 0: any number.
+    /// The largest number of waiters of the whole server. 0: no limit.
     pub max_waiters: usize,
-    /// How long a fence key outlives its last token, in ms; 0: for ever.
+    /// The expiry of a fence key in ms, from its last token on. 0: it never expires.
     pub fence_ttl: Millis,
-    /// Where ends are announced.
+    /// Which channels announce the end of holds, and whether messages name owners.
     pub events: Channels,
-    /// How a cluster publishes.
+    /// How announcements are published in a cluster.
     pub cluster_publish: ClusterPublish,
 }
 
 impl Settings {
-    /// What they are when nobody has set them.
+    /// The values that are valid until an operator sets others.
     pub const DEFAULT: Settings = Settings {
         policy: Policy::Fifo,
         deadlock_detection: true,

@@ -1,17 +1,16 @@
-//! Values in numbered places.
+//! A list of values whose index stays the same until the list is packed.
 //!
-//! There may be millions of them, so nothing here costs more the more there are:
-//! room grows and shrinks a chunk at a time, and what lies scattered is packed
-//! step by step.
+//! There may be millions of values, so no step here takes longer the more there are. Room grows and
+//! shrinks by chunks, and packing goes step by step.
 
-/// How many places a chunk has.
+/// The number of elements of a chunk.
 const CHUNK: usize = 512;
 
-/// A list that grows and shrinks by chunks: no element is moved for it.
+/// A list that grows and shrinks by chunks, so it never moves its elements.
 pub struct Chunks<T> {
     chunks: Vec<Vec<T>>,
-    /// The one that became empty last: whoever adds and takes away at the edge of a chunk
-    /// does not allocate each time.
+    /// The last chunk that became empty. It saves an allocation each time when elements are pushed
+    /// and popped at the edge of a chunk.
     spare: Vec<T>,
     len: usize,
 }
@@ -23,17 +22,17 @@ impl<T> Default for Chunks<T> {
 }
 
 impl<T> Chunks<T> {
-    /// How many elements there are.
+    /// The number of elements.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// The element with this index.
+    /// The element at this index.
     pub fn get(&self, index: usize) -> Option<&T> {
         self.chunks.get(index / CHUNK)?.get(index % CHUNK)
     }
 
-    /// The same, to be changed.
+    /// The element at this index, to change it.
     pub fn get_mut(&mut self, index: usize) -> Option<&mut T> {
         self.chunks.get_mut(index / CHUNK)?.get_mut(index % CHUNK)
     }
@@ -43,7 +42,7 @@ impl<T> Chunks<T> {
         if self.len % CHUNK == 0 {
             let mut chunk = std::mem::take(&mut self.spare);
             if !self.chunks.is_empty() {
-                // The first grows with its elements: most tables are small.
+                // The first chunk grows with its elements, because most lists are small.
                 chunk.reserve_exact(CHUNK);
             }
             self.chunks.push(chunk);
@@ -54,7 +53,7 @@ impl<T> Chunks<T> {
         }
     }
 
-    /// Takes the last element away.
+    /// Removes the last element.
     pub fn pop(&mut self) -> Option<T> {
         let chunk = self.chunks.last_mut()?;
         let element = chunk.pop()?;
@@ -65,7 +64,7 @@ impl<T> Chunks<T> {
         Some(element)
     }
 
-    /// Drops the elements of the last chunk. False when there is none.
+    /// Drops the last chunk with its elements. False if there is none.
     pub fn drop_chunk(&mut self) -> bool {
         let Some(chunk) = self.chunks.pop() else {
             return false;
@@ -75,25 +74,25 @@ impl<T> Chunks<T> {
     }
 }
 
-/// Values, each in a place with a number from 0, which it keeps until it is
-/// packed.
+/// Values in places. A place has a number from 0 up, and a value keeps its place until
+/// [`Slab::pack`] moves it.
 pub struct Slab<T> {
     places: Chunks<Option<T>>,
     used: usize,
-    /// The free places. Some that are no longer there may be among them.
+    /// The free places. May contain places that do not exist any more.
     free: Chunks<u32>,
     phase: Phase,
 }
 
-/// What packing is at.
+/// The phase of packing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// There is no need.
+    /// No packing is needed.
     Idle,
     /// The last values move to free places.
     Moving,
-    /// Places that are no longer there go from the list of free ones, which was
-    /// looked through up to here.
+    /// Places that do not exist any more are removed from `free`. The list is done up to this
+    /// index.
     Listing(usize),
 }
 
@@ -104,7 +103,7 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T> Slab<T> {
-    /// How many places there are, free ones included.
+    /// The number of places, free ones included.
     pub fn places(&self) -> usize {
         self.places.len()
     }
@@ -114,12 +113,13 @@ impl<T> Slab<T> {
         self.places.get(place as usize)?.as_ref()
     }
 
-    /// The same, to be changed.
+    /// The value in a place, to change it.
     pub fn get_mut(&mut self, place: u32) -> Option<&mut T> {
         self.places.get_mut(place as usize)?.as_mut()
     }
 
-    /// The value in a place that is there; what `make` makes if it has none.
+    /// The value in an existing place. An empty place gets the value of `make` first. Panics if the
+    /// place does not exist.
     pub fn get_or_insert_with(&mut self, place: u32, make: impl FnOnce() -> T) -> &mut T {
         let place = place as usize;
         let value = &mut self.places.chunks[place / CHUNK][place % CHUNK];
@@ -127,7 +127,7 @@ impl<T> Slab<T> {
         value.get_or_insert_with(make)
     }
 
-    /// Puts a value into a free place.
+    /// Puts a value into a free place. Returns the place.
     pub fn add(&mut self, value: T) -> u32 {
         self.used += 1;
         match self.take_free() {
@@ -142,7 +142,7 @@ impl<T> Slab<T> {
         }
     }
 
-    /// Takes a value out.
+    /// Removes the value in a place.
     pub fn remove(&mut self, place: u32) -> Option<T> {
         let value = self.places.get_mut(place as usize)?.take()?;
         self.used -= 1;
@@ -150,19 +150,19 @@ impl<T> Slab<T> {
         Some(value)
     }
 
-    /// The values.
+    /// All values, to change them.
     pub fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.places.chunks.iter_mut().flatten().flatten()
     }
 
-    /// Whether so much room is free that it is time to pack: more than half of
-    /// it; and once begun, until no more than a ninth is.
+    /// Whether to call [`Slab::pack`]. Packing begins when more than half of the places are free,
+    /// and ends when about a ninth or less is.
     pub fn is_sparse(&self) -> bool {
         self.phase != Phase::Idle || self.free_places() > self.used + 2 * CHUNK
     }
 
-    /// A step, whose cost does not depend on how many values there are. From which
-    /// place to which one it has moved a value, if it has.
+    /// Does one step of packing, at a cost that does not depend on the number of values. Returns
+    /// the old and the new place of a value, if it moved one.
     pub fn pack(&mut self) -> Option<(u32, u32)> {
         if let Phase::Listing(next) = self.phase {
             self.phase = self.list(next);
@@ -174,7 +174,7 @@ impl<T> Slab<T> {
         moved
     }
 
-    /// Takes the last place away, and moves the value that it has to a free one.
+    /// Removes the last place, and moves its value to a free one.
     fn move_last(&mut self) -> Option<(u32, u32)> {
         self.places.pop().flatten().and_then(|value| {
             let from = self.places.len() as u32;
@@ -191,7 +191,7 @@ impl<T> Slab<T> {
         })
     }
 
-    /// Looks whether the next place in the list of free ones is still there.
+    /// Removes one place from `free` if it does not exist any more.
     fn list(&mut self, next: usize) -> Phase {
         match self.free.get(next) {
             None => Phase::Idle,
@@ -214,8 +214,8 @@ impl<T> Slab<T> {
         matches!(self.places.get(place as usize), Some(None))
     }
 
-    /// Drops the values of the last chunk, and does not care for the others.
-    /// False when there is none.
+    /// Drops the last chunk of values. False if there is none. The slab must not be used for
+    /// anything else afterwards.
     pub fn drop_chunk(&mut self) -> bool {
         self.places.drop_chunk()
     }
@@ -226,8 +226,8 @@ impl<T> Slab<T> {
         }
     }
 
-    /// A free place. The list of places grows only when `free` is empty, so no stale
-    /// place in that can become valid again.
+    /// Takes a free place. A place in `free` that does not exist is skipped. It cannot come to
+    /// exist again while it is in `free`: new places are added only when `free` is empty.
     fn take_free(&mut self) -> Option<u32> {
         loop {
             let place = self.free.pop()?;
@@ -247,7 +247,7 @@ mod tests {
     #[derive(Clone, Debug)]
     enum Step {
         Add(usize),
-        /// Removes so many, counted from one of them.
+        /// Removes every other value, so many of them, from this position on.
         Remove(usize, usize),
         Pack,
     }

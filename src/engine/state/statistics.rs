@@ -1,58 +1,55 @@
-//! What INFO tells: what has happened since the module was loaded, and what is
-//! now. `docs/monitoring.md` says what each figure means.
+//! The statistics for INFO: what happened since the module was loaded. `docs/monitoring.md`
+//! explains each of them.
 //!
-//! A request is counted by its answer: at once, or, when it waited, when the
-//! server has taken the answer for its connection. So a grant that is taken
-//! back because nobody was there to hear of it is counted nowhere, and clients
-//! come to the same statistics.
+//! A request is counted by its answer. A request that waited is counted when the server has taken
+//! the answer for its connection. So a grant whose answer was lost is not counted, and clients that
+//! count their answers come to the same numbers.
 
 use super::histogram::Histogram;
 use crate::core::Millis;
 use crate::engine::error::Error;
 use crate::engine::request::Acquired;
 
-/// What has happened so far.
+/// What happened since the module was loaded.
 #[derive(Default)]
 pub struct Statistics {
-    /// Requests that were granted.
+    /// Requests that were granted, at once or after waiting.
     pub acquired: u64,
     /// Requests that were refused at once.
     pub refused: u64,
     /// Requests that began to wait.
     pub waited: u64,
-    /// Those of them that were granted.
+    /// Requests that were granted after waiting.
     pub granted_after_waiting: u64,
-    /// How long these had waited.
+    /// The wait times of the requests that were granted after waiting.
     pub wait_times: Histogram,
-    /// Those whose time was up.
+    /// Waiters that timed out, or were unblocked by CLIENT UNBLOCK.
     pub timeouts: u64,
-    /// Holds that were given back.
+    /// Holds that were released or forced away by a command.
     pub released: u64,
     /// Holds that lapsed.
     pub lapsed: u64,
-    /// Requests that would have waited for themselves.
+    /// Requests and waiters that failed because of a circle, or because of another owner's upgrade.
     pub deadlocks: u64,
-    /// Session holds whose connection closed.
+    /// Holds that were returned because their connection closed.
     pub disconnect_releases: u64,
-    /// The longest that the server was busy with our timers at once, in µs.
+    /// The duration of the longest pass, in µs.
     pub longest_pass: u64,
 }
 
-/// What a waiter was told, as far as that is counted.
+/// The answer to a waiter, as the statistics count it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnswerKind {
-    /// The hold.
     Granted,
-    /// That its time is up.
     TimedOut,
-    /// That it would wait for itself.
+    /// An error that counts as a deadlock, see [`is_deadlock`].
     Deadlock,
     /// Another error.
     Failed,
 }
 
 impl Statistics {
-    /// A request was answered at once.
+    /// Counts a request by its first answer.
     pub fn answered(&mut self, answer: &Result<Acquired, Error>) {
         match answer {
             Ok(Acquired::Held(_)) => self.acquired += 1,
@@ -63,7 +60,7 @@ impl Statistics {
         }
     }
 
-    /// A waiter has its answer, after so many ms.
+    /// Counts the delivered answer of a waiter. `waited` is in ms.
     pub fn delivered(&mut self, kind: AnswerKind, waited: Millis) {
         match kind {
             AnswerKind::Granted => {
@@ -77,12 +74,12 @@ impl Statistics {
         }
     }
 
-    /// Holds lapsed. A foreign hash may have counted any number.
+    /// Counts holds that lapsed. A hash written by others can claim any number of them.
     pub fn count_lapsed(&mut self, holds: u64) {
         self.lapsed = self.lapsed.saturating_add(holds);
     }
 
-    /// Holds were given back.
+    /// Counts holds that were released.
     pub fn count_released(&mut self, holds: u64) {
         self.released = self.released.saturating_add(holds);
     }
@@ -93,14 +90,14 @@ pub fn is_deadlock(error: &Error) -> bool {
     matches!(error, Error::Deadlock(_) | Error::OtherUpgrade(_))
 }
 
-/// How far the search for locks that nobody has touched has come.
+/// How far the sweep is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Progress {
-    /// There is none: this server is no primary.
+    /// No sweep runs: this server is no primary, or the sweep could not start.
     #[default]
     Idle,
-    /// It has seen so many of 100 keys.
+    /// The sweep has walked over so many % of the keys, 0 to 99.
     Running(u64),
-    /// It has seen them all.
+    /// The sweep has walked over all keys.
     Done,
 }

@@ -1,13 +1,13 @@
-//! The search for locks that nobody has touched yet, while it goes on.
+//! The state of the sweep: the search for locks that no command has named since the start.
 
 use super::clock::Moment;
 use crate::ffi;
 
-/// The search for locks that nobody has touched yet.
+/// The sweep, running or not.
 #[derive(Default)]
 pub struct Sweep {
     pub running: Option<Sweeping>,
-    /// Whether it has ended since it was last begun.
+    /// Whether the last sweep has walked over all keys.
     pub is_done: bool,
 }
 
@@ -16,25 +16,25 @@ impl Sweep {
         self.running.is_some()
     }
 
-    /// When to go on; None: it does not run.
+    /// When the next step is due. None: no sweep runs.
     pub fn due(&self) -> Option<Moment> {
         self.running.as_ref().map(|sweeping| sweeping.due)
     }
 }
 
-/// How far it has come.
+/// A sweep that runs.
 pub struct Sweeping {
-    /// The database.
+    /// The database that the walk is in.
     pub db: i32,
     pub walk: ffi::Sweep,
-    /// How many keys were met in the databases before.
+    /// The number of keys in the databases that are finished.
     pub met: u64,
-    /// How many there were in all when it began, once that is known.
+    /// The number of keys in all databases when the sweep began. None until its first step.
     pub keys: Option<u64>,
-    /// The hashes that were met and are yet to be looked at.
+    /// The names of hashes that are not examined yet.
     pub found: Vec<Vec<u8>>,
-    /// Whether there may be more in this database.
+    /// Whether the walk through this database has more steps.
     pub more: bool,
-    /// When to go on.
+    /// When the next step is due.
     pub due: Moment,
 }

@@ -1,4 +1,4 @@
-//! What is to be done when.
+//! The timers of waiters, session holds and locks.
 
 use super::clock::Moment;
 use super::memory::Place;
@@ -7,46 +7,46 @@ use super::wheel::{Step, Wheel};
 use crate::core::WaiterId;
 use std::collections::BTreeSet;
 
-/// Something to be done at a time.
+/// Something that is due at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Timer {
-    /// A waiter's time is up.
+    /// The waiter times out.
     Waiter(WaiterId),
-    /// A session hold is to be renewed.
+    /// The session hold is renewed.
     Session(TrackedId),
-    /// A lock is to be looked at: a hold may have ended, or its queue is to be
-    /// served.
+    /// The lock is refreshed: a hold may have lapsed, or the queue may have to be served.
     Lock(Place),
 }
 
-/// What [`Timers::next`] came to.
+/// The result of [`Timers::next`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextTimer {
-    /// This one rings. It is set no more.
+    /// This timer fired. It is not set any more.
     Fires(Timer),
-    /// None yet, and there may be more.
+    /// No timer fired in this step. Call again.
     Moved,
-    /// There is none, for now.
+    /// No timer is due.
     Nothing,
 }
 
-/// All of it. The locks, of which there are many, by themselves: one of them
-/// has one time, and it changes with each command.
+/// All timers. Those of locks are in a timer wheel, because there are many of them and each command
+/// changes one.
 #[derive(Default)]
 pub struct Timers {
-    /// For each database.
+    /// The timers of locks, by database. Each lock has at most one.
     locks: Vec<Option<Box<Wheel>>>,
     waiters: BTreeSet<(Moment, WaiterId)>,
     sessions: BTreeSet<(Moment, TrackedId)>,
-    /// Whether the last pass left something to be done that was due.
+    /// Whether the last pass ended with work that was due.
     pub unfinished: bool,
-    /// Since when the server may take writes again, at the earliest.
+    /// Work that writes keys does not begin before this time, because the server took no writes in
+    /// the last pass. [`Moment::PAST`]: it took writes.
     pub writes_from: Moment,
 }
 
 impl Timers {
-    /// Adds one that rings in the first ms after `at`. A lock's takes the place
-    /// of the one that it had.
+    /// Sets a timer that fires in the first ms after `at`. A lock's timer replaces the one that it
+    /// had. A waiter's or a session hold's does not.
     pub fn add(&mut self, at: Moment, timer: Timer) {
         match timer {
             Timer::Lock(Place { db, number }) => {
@@ -61,7 +61,8 @@ impl Timers {
         }
     }
 
-    /// Takes one away; one of a waiter or a session is named with its time.
+    /// Removes a timer. For a waiter or a session hold, `at` is the time that it was set to. For a
+    /// lock, `at` does not matter.
     pub fn remove(&mut self, at: Moment, timer: Timer) {
         match timer {
             Timer::Lock(place) => self.cancel(place),
@@ -70,19 +71,19 @@ impl Timers {
         }
     }
 
-    /// Takes a lock's away, if it has one.
+    /// Removes the timer of a lock, if it has one.
     pub fn cancel(&mut self, lock: Place) {
         if let Some(wheel) = self.wheel(lock.db) {
             wheel.clear(lock.number);
         }
     }
 
-    /// Takes out those of all locks of a database.
+    /// Removes and returns the timers of all locks of a database.
     pub fn take(&mut self, db: i32) -> Option<Box<Wheel>> {
         self.locks.get_mut(usize::try_from(db).ok()?)?.take()
     }
 
-    /// The locks of these two databases have changed places.
+    /// Exchanges the timers of the locks of two databases.
     pub fn swap(&mut self, one: i32, other: i32) {
         if let (Ok(one), Ok(other)) = (usize::try_from(one), usize::try_from(other)) {
             let larger = one.max(other);
@@ -93,26 +94,29 @@ impl Timers {
         }
     }
 
-    /// A lock was moved from one place to another, and there are so many places.
+    /// Follows [`Memory::pack`](super::Memory::pack): a lock was moved from one place to another,
+    /// and so many places remain.
     pub fn pack(&mut self, db: i32, moved: Option<(u32, u32)>, places: usize) {
         if let Some(wheel) = self.wheel(db) {
             wheel.pack(moved, places);
         }
     }
 
-    /// When a waiter's rings next.
+    /// When the next timer of a waiter fires.
     pub fn first_waiter(&self) -> Option<Moment> {
         self.waiters.first().map(|(at, _)| *at)
     }
 
-    /// When another one rings next, or earlier.
+    /// A time before which no timer of a lock or a session hold fires. None: there is no such
+    /// timer.
     pub fn first_other(&self) -> Option<Moment> {
         let locks = self.locks.iter().flatten().filter_map(|wheel| wheel.first().map(Moment));
         let session = self.sessions.first().map(|(at, _)| *at);
         locks.chain(session).min()
     }
 
-    /// Goes on to the first that rings at `now`, a step at a time.
+    /// Does one step towards the first timer that is due at `now`. Locks come before waiters and
+    /// session holds that are due at the same time or later.
     pub fn next(&mut self, now: Moment) -> NextTimer {
         let session = self.sessions.first().map(|(at, _)| *at);
         let other = self.first_waiter().into_iter().chain(session).min().filter(|at| now > *at);
@@ -134,7 +138,7 @@ impl Timers {
         }
     }
 
-    /// The first waiter's that rings at `now`.
+    /// Takes the first timer of a waiter that is due at `now`.
     pub fn next_waiter(&mut self, now: Moment) -> NextTimer {
         match self.first_waiter().filter(|at| now > *at).and_then(|_| self.waiters.pop_first()) {
             Some((_, id)) => NextTimer::Fires(Timer::Waiter(id)),

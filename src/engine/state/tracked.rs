@@ -1,10 +1,8 @@
-//! The holds that memory has a reason to tell from the owner's others: they are
-//! bound to a connection, or they were granted to a waiter whose answer is on its
-//! way.
+//! Tracked holds: holds that are bound to a connection, and holds whose answer is in flight. Memory
+//! must tell these from the owner's other holds.
 //!
-//! Each is tracked from its grant to its end, whatever its number is meanwhile and
-//! in whichever lock its keys are. Its id is never used again, so who keeps the id
-//! of a hold that has ended can touch no later one.
+//! A hold is tracked until it ends, even if its number changes or its lock gets another name. The
+//! id of a tracked hold is never used again, so an old id cannot mean a later hold.
 
 use super::clock::Moment;
 use super::memory::LockId;
@@ -14,24 +12,23 @@ use hashbrown::{Equivalent, HashMap};
 use smallvec::SmallVec;
 use std::collections::BTreeSet;
 
-/// Names a tracked hold, for ever.
+/// The id of a tracked hold, never used again.
 pub type TrackedId = u64;
 
-/// The tracked holds of one owner on one lock. Most have one.
+/// The ids of one owner's tracked holds on one lock. Most often there is one.
 pub type Ids = SmallVec<[TrackedId; 2]>;
 
-/// What tells a hold from the others of its owner now. Write holds have no
-/// numbers: any of them is like any other.
+/// Which of its owner's holds on a lock it is at present. Write holds have no numbers, so they
+/// cannot be told apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hold {
-    /// The read hold of this number.
+    /// The read hold with this number, from 1.
     Read(u64),
     /// A write hold.
     Write,
 }
 
 impl Hold {
-    /// Its kind.
     pub fn kind(self) -> Kind {
         match self {
             Hold::Read(_) => Kind::Read,
@@ -43,40 +40,40 @@ impl Hold {
 /// What a request was granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// The hold, as it was called then.
+    /// The hold, with its number at the time of the grant.
     pub hold: Hold,
-    /// Whether the hold is new: with ONCE the owner may have had it already.
+    /// Whether the hold is new. With ONCE the owner may have had it before.
     pub is_new: bool,
-    /// The fencing token that came with it.
+    /// The fencing token, if one was asked for.
     pub token: Option<Token>,
-    /// The same hold for as long as it lives, where it is tracked.
+    /// The id of the hold, if it is tracked.
     pub tracked: Option<TrackedId>,
 }
 
 /// The connection that a hold is bound to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Session {
-    /// The client's id.
+    /// The id of the client.
     pub client: u64,
-    /// For how long the hold is renewed each time, in ms.
+    /// The lease that each renewal gives the hold, in ms.
     pub lease: Millis,
-    /// When it is to be renewed.
+    /// When the next renewal is due.
     pub due: Moment,
 }
 
-/// Whether the client that was granted a hold knows of it.
+/// Whether the client knows that it has the hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
-    /// It does.
+    /// The client knows it. This includes holds that were granted at once.
     Delivered,
-    /// The answer is on its way. If it is lost, the hold is taken back.
+    /// The answer is in flight. If the answer is lost, the hold is returned.
     InFlight,
-    /// The same, but somebody else relies on the hold since, by ONCE or DOWNGRADE: it
-    /// stays, unless it is bound to a connection that closes.
+    /// The answer is in flight, but a later ONCE or DOWNGRADE relies on the hold. It stays if the
+    /// answer is lost, unless it is bound to a connection that closes.
     ReliedOn,
 }
 
-/// A hold that is tracked.
+/// A tracked hold.
 #[derive(Clone, Debug)]
 pub struct Tracked {
     pub lock: LockId,
@@ -84,29 +81,29 @@ pub struct Tracked {
     pub hold: Hold,
     pub session: Option<Session>,
     pub delivery: Delivery,
-    /// Its client is gone, and it is to be given back, unless somebody relies on it or
-    /// binds it before that can be done.
+    /// The answer was lost or the return failed, and the hold is to be returned. A request that
+    /// relies on the hold or binds it before that clears this.
     pub is_lost: bool,
 }
 
-/// All of them.
+/// All tracked holds.
 #[derive(Default)]
 pub struct TrackedHolds {
     last: TrackedId,
-    /// The last that was added before the work that is being done, or was done last.
+    /// The last id that was added before the present use case began.
     before: TrackedId,
     all: HashMap<TrackedId, Tracked>,
     of_client: HashMap<u64, BTreeSet<TrackedId>>,
     of_lock: HashMap<LockId, OfLock>,
 }
 
-/// Those of one lock.
+/// The tracked holds on one lock.
 #[derive(Default)]
 struct OfLock {
     owners: HashMap<OwnerId, Ids>,
-    /// Whose write holds are among them. A lock has one writer.
+    /// The last owner whose write hold was tracked here. The hold may have ended.
     writer: Option<OwnerId>,
-    /// Whether somebody else has changed the lock since it was looked at.
+    /// Whether an external change happened since the last refresh.
     in_doubt: bool,
 }
 
@@ -117,27 +114,27 @@ impl Equivalent<LockId> for LockRef<'_> {
 }
 
 impl TrackedHolds {
-    /// Whether there are none, so that nobody need look.
+    /// Whether no hold is tracked.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// How many holds are bound to a connection.
+    /// The number of holds that are bound to a connection.
     pub fn sessions(&self) -> usize {
         self.of_client.values().map(BTreeSet::len).sum()
     }
 
-    /// Work begins: what is added from now on is newer than what is noted meanwhile.
+    /// Marks the begin of a use case, for [`TrackedHolds::of_lock_before`].
     pub fn begin_work(&mut self) {
         self.before = self.last;
     }
 
-    /// The holds on a lock that were tracked before the work began.
+    /// The holds on a lock that were tracked before the present use case began.
     pub fn of_lock_before(&self, lock: LockRef<'_>) -> Vec<TrackedId> {
         self.of_lock(lock).into_iter().filter(|id| *id <= self.before).collect()
     }
 
-    /// Begins to track a hold, which is bound to nobody, and whose client knows of it.
+    /// Begins to track a hold. It is bound to no connection, and its client knows it.
     pub fn add(&mut self, lock: LockId, owner: OwnerId, hold: Hold) -> TrackedId {
         self.last += 1;
         let id = self.last;
@@ -151,33 +148,34 @@ impl TrackedHolds {
         id
     }
 
-    /// One of them, while the hold lives.
+    /// A tracked hold. None: it has ended.
     pub fn get(&self, id: TrackedId) -> Option<&Tracked> {
         self.all.get(&id)
     }
 
-    /// The hold has another number or kind from now on.
+    /// Changes the number or the kind of a hold.
     pub fn rename(&mut self, id: TrackedId, hold: Hold) {
         if let Some(tracked) = self.all.get_mut(&id) {
             tracked.hold = hold;
         }
     }
 
-    /// Whether its client knows of it has changed.
+    /// Changes whether the client knows of the hold.
     pub fn set_delivery(&mut self, id: TrackedId, delivery: Delivery) {
         if let Some(tracked) = self.all.get_mut(&id) {
             tracked.delivery = delivery;
         }
     }
 
-    /// Its client is gone, or somebody else wants to keep it.
+    /// Changes whether the hold is to be returned.
     pub fn set_lost(&mut self, id: TrackedId, is_lost: bool) {
         if let Some(tracked) = self.all.get_mut(&id) {
             tracked.is_lost = is_lost;
         }
     }
 
-    /// Binds a hold to another connection, or to none.
+    /// Binds a hold to another connection, or to none. A hold that gets bound is not to be returned
+    /// any more.
     pub fn bind(&mut self, id: TrackedId, session: Option<Session>) {
         let Some(tracked) = self.all.get_mut(&id) else {
             return;
@@ -194,7 +192,7 @@ impl TrackedHolds {
         }
     }
 
-    /// Stops tracking a hold, which has ended or is like any other now.
+    /// Stops tracking a hold that has ended or needs it no more.
     pub fn remove(&mut self, id: TrackedId) -> Option<Tracked> {
         let tracked = self.all.remove(&id)?;
         self.forget_client(id, tracked.session);
@@ -227,29 +225,29 @@ impl TrackedHolds {
         }
     }
 
-    /// The holds that are bound to a connection.
+    /// The holds that are bound to a client's connection.
     pub fn of_client(&self, client: u64) -> impl Iterator<Item = TrackedId> + '_ {
         self.of_client.get(&client).into_iter().flatten().copied()
     }
 
-    /// Whether a hold on the lock is tracked.
+    /// Whether any hold on the lock is tracked.
     pub fn has(&self, lock: LockRef<'_>) -> bool {
         !self.is_empty() && self.of_lock.contains_key(&lock)
     }
 
-    /// Those of a lock.
+    /// The tracked holds on a lock.
     pub fn of_lock(&self, lock: LockRef<'_>) -> Vec<TrackedId> {
         let owners = self.of_lock.get(&lock).into_iter().flat_map(|of| of.owners.values());
         owners.flatten().copied().collect()
     }
 
-    /// Those of an owner on a lock, the oldest first.
+    /// An owner's tracked holds on a lock, the oldest first.
     pub fn of_owner(&self, lock: LockRef<'_>, owner: &[u8]) -> &[TrackedId] {
         let ids = self.of_lock.get(&lock).and_then(|of| of.owners.get(owner));
         ids.map_or(&[], SmallVec::as_slice)
     }
 
-    /// The same, with what is known of each.
+    /// An owner's tracked holds on a lock with their data, the oldest first.
     pub fn holds_of<'t>(
         &'t self,
         lock: LockRef<'_>,
@@ -259,13 +257,12 @@ impl TrackedHolds {
         ids.filter_map(|id| Some((*id, self.all.get(id)?)))
     }
 
-    /// The owner whose write holds on a lock are tracked.
+    /// The last owner whose write hold on the lock was tracked. The hold may have ended.
     pub fn writer(&self, lock: LockRef<'_>) -> Option<&OwnerId> {
         self.of_lock.get(&lock)?.writer.as_ref()
     }
 
-    /// Somebody else has changed the lock: what is believed of its holds may not
-    /// be true.
+    /// Marks the holds on a lock for a comparison with the keys, after an external change.
     pub fn doubt(&mut self, lock: LockRef<'_>) {
         if !self.is_empty() {
             if let Some(of) = self.of_lock.get_mut(&lock) {
@@ -274,7 +271,7 @@ impl TrackedHolds {
         }
     }
 
-    /// Takes the owners whose holds are to be compared with the keys.
+    /// Returns the owners whose holds on a lock are marked for a comparison, and clears the mark.
     pub fn take_doubtful(&mut self, lock: LockRef<'_>) -> Vec<OwnerId> {
         let Some(of) = self.of_lock.get_mut(&lock).filter(|of| of.in_doubt) else {
             return Vec::new();
@@ -283,14 +280,14 @@ impl TrackedHolds {
         of.owners.keys().cloned().collect()
     }
 
-    /// The locks of a database, or of all, that have tracked holds.
+    /// The locks of a database that have tracked holds. None: of all databases.
     pub fn locks(&self, db: Option<i32>) -> Vec<LockId> {
         self.of_lock.keys().filter(|lock| db.is_none_or(|db| lock.db == db)).cloned().collect()
     }
 
-    /// The keys of locks have got other names, or are in other databases: all at
-    /// once, for two may have changed places. What was known under the new names
-    /// must have been removed, or be moved too.
+    /// Moves the holds of locks that got another name or database. All moves happen at once,
+    /// because two locks may be exchanged. Holds under the new names must be removed before, or be
+    /// moved, too.
     pub fn relocate(&mut self, moves: impl IntoIterator<Item = (LockId, LockId)>) {
         let taken: Vec<_> = moves
             .into_iter()

@@ -1,4 +1,4 @@
-//! The locks that this node could not read when it met them.
+//! The locks that this node could not read when it found them.
 
 use super::clock::Moment;
 use super::memory::LockId;
@@ -6,20 +6,20 @@ use crate::engine::intervals;
 use hashbrown::HashSet;
 use std::collections::VecDeque;
 
-/// The locks that are to be tried.
+/// Locks to read again until this node serves them or their keys are gone.
 #[derive(Default)]
 pub struct Unserved {
-    /// In the order in which they are tried.
+    /// The locks in the order of the tries.
     queue: VecDeque<LockId>,
     members: HashSet<LockId>,
-    /// How many from the front are to be tried in this round.
+    /// How many locks from the front belong to the present round.
     this_round: usize,
-    /// When to go on.
+    /// When the next try is due.
     due: Moment,
 }
 
 impl Unserved {
-    /// Adds one that is to be tried at once.
+    /// Adds a lock at the front, due at once.
     pub fn add(&mut self, lock: LockId) {
         if self.members.insert(lock.clone()) {
             self.queue.push_front(lock);
@@ -28,12 +28,13 @@ impl Unserved {
         }
     }
 
-    /// When to go on; None: there is nothing to try.
+    /// When the next try is due. None: there are no locks.
     pub fn next(&self) -> Option<Moment> {
         (!self.queue.is_empty()).then_some(self.due)
     }
 
-    /// The next that is to be tried now.
+    /// Takes the next lock, if a try is due. After that call [`Unserved::retry`] or
+    /// [`Unserved::remove`].
     pub fn take(&mut self, now: Moment) -> Option<LockId> {
         if now <= self.due {
             return None;
@@ -49,12 +50,12 @@ impl Unserved {
         Some(next)
     }
 
-    /// This one could not be read yet: it is tried again in the next round.
+    /// Puts a lock that still cannot be read at the end, for the next round.
     pub fn retry(&mut self, lock: LockId) {
         self.queue.push_back(lock);
     }
 
-    /// This one is done with. Where none is left, their memory is given back.
+    /// Removes a lock that was taken. With the last one, the memory is freed.
     pub fn remove(&mut self, lock: &LockId) {
         self.members.remove(lock);
         if self.members.is_empty() {
@@ -62,7 +63,7 @@ impl Unserved {
         }
     }
 
-    /// The pass is over: the rest of the round goes on then.
+    /// Delays the rest of the round, because the pass is over.
     pub fn pause(&mut self, until: Moment) {
         if self.this_round > 0 {
             self.due = until;

@@ -1,4 +1,4 @@
-//! A client that waits.
+//! A waiter and its request.
 
 use super::clock::{Moment, Steady};
 use super::memory::LockId;
@@ -12,12 +12,12 @@ pub type Waiter = wait::Waiter<LockId, WaitRequest>;
 /// What a waiter asked for.
 #[derive(Clone)]
 pub struct WaitRequest {
-    /// The owner's name, as the server keeps it.
+    /// The name of the owner, as a string of the server's.
     pub name: Text,
     pub terms: Terms,
     pub since: Steady,
-    /// When its time is up, and when the alarm for that rings.
+    /// When the wait times out, and when the timer for that fires. None: it waits without a limit.
     pub until: Option<(Steady, Moment)>,
-    /// The client.
+    /// The id of the client.
     pub client: u64,
 }

@@ -1,64 +1,65 @@
-//! A timer wheel: many times, each of one place, added and taken away at a cost
-//! that does not grow with how many there are.
+//! A timer wheel. It keeps one time per place. To set or clear a time costs the same however many
+//! there are.
 //!
-//! The slots of the lowest level are a millisecond wide, those of each level
-//! above 64 times as wide as those below. A time stands in the lowest level in
-//! which its slot is not the present one; when the wheel comes to a wide slot,
-//! what stands there moves down, one time with each step. Each slot is a list,
-//! and its links are kept by place, so nothing is allocated for a time.
-//! Its times are by the clock of alarms, which never goes back.
+//! A slot of the lowest level is one ms wide. A slot of each higher level is 64 times as wide as
+//! one of the level below. A time is in the lowest level in which its slot is not the current one.
+//! When the wheel reaches a slot of a higher level, the times in it move down, one in each step. A
+//! slot is a linked list whose links are stored by place, so a time needs no allocation. Times are
+//! those of the timer clock, which never goes back.
 
 use super::slab::Chunks;
 use crate::core::Millis;
 
-/// Slots of a level: as many as a word has bits.
+/// The number of slots of a level: one per bit of a `u64`.
 const SLOTS: usize = 64;
 
-/// Bits of a time that a level tells apart.
+/// The number of bits of a time that a level looks up.
 const BITS: u32 = 6;
 
-/// Enough for any time there is.
+/// Enough levels for all 64 bits of a time.
 const LEVELS: usize = 11;
 
-/// No place: the end of a list, or a place that has no time.
+/// No place: the end of a list, or the `before` of a place without a time.
 const NONE: u32 = u32::MAX;
 
-/// Marks what is no place but the slot whose list begins here.
+/// Marks a `before` that is not a place but a slot: the place is the first in the list of that
+/// slot.
 const SLOT: u32 = 1 << 31;
 
-/// Times of places, numbered from 0 and below 2^31.
+/// The times of places. Places are numbered from 0 and below 2^31.
 pub struct Wheel {
-    /// No time before this one is in the wheel.
+    /// How far the wheel is, in ms. An earlier time counts as this one.
     now: u64,
     /// The level and slot whose times are moving down.
     moving: Option<(usize, usize)>,
-    /// Which levels have any, a bit for each.
+    /// The levels that have times, one bit each.
     levels: u16,
-    /// Which slots of a level have any.
+    /// The slots of each level that have times, one bit each.
     occupied: [u64; LEVELS],
     heads: [[u32; SLOTS]; LEVELS],
     links: Chunks<Link>,
 }
 
-/// What a step of the wheel came to.
+/// The result of [`Wheel::step`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// This place, whose time has come. It has none any more.
+    /// The time of this place has come. It is cleared.
     Due(u32),
-    /// Nothing yet, and there may be more.
+    /// No time has come in this step. Call again.
     Moved,
-    /// There is none, for now.
+    /// No time is due.
     Nothing,
 }
 
-/// Where a place stands.
+/// The time of a place, and its links in the list of a slot.
 #[derive(Clone, Copy)]
 struct Link {
-    /// Its time, over or not.
+    /// The time as it was set, even if it is over.
     at: u64,
-    /// The one before it in its slot, or its slot; [`NONE`]: it has no time.
+    /// The previous place in the list. For the first place it is the slot, marked by [`SLOT`].
+    /// [`NONE`]: the place has no time.
     before: u32,
-    /// The one behind it.
+    /// The next place in the list.
     behind: u32,
 }
 
@@ -76,8 +77,8 @@ impl Default for Wheel {
 }
 
 impl Wheel {
-    /// Gives a place a time, instead of the one that it may have. One that is
-    /// over already counts as the present one.
+    /// Sets the time of a place, in ms, and replaces the one that it had. A time that is over is
+    /// due at once.
     pub fn set(&mut self, place: u32, at: Millis) {
         self.clear(place);
         while self.links.len() <= place as usize {
@@ -86,7 +87,7 @@ impl Wheel {
         self.stand(place, u64::try_from(at).unwrap_or(0));
     }
 
-    /// Takes a place's time away, if it has one.
+    /// Clears the time of a place, if it has one.
     pub fn clear(&mut self, place: u32) {
         let Some(link) = self.links.get_mut(place as usize) else {
             return;
@@ -112,8 +113,7 @@ impl Wheel {
         }
     }
 
-    /// What was at one place is at another now, and there are no places from
-    /// `places` on.
+    /// Moves the time of one place to another, and removes the places from `places` on.
     pub fn pack(&mut self, moved: Option<(u32, u32)>, places: usize) {
         if let Some((from, to)) = moved {
             let stands = self.links.get(from as usize).filter(|link| link.before != NONE);
@@ -127,16 +127,15 @@ impl Wheel {
         }
     }
 
-    /// A time before which there is none: that of the first, or, while it is
-    /// far, an earlier one.
+    /// A time that is not later than the first one, in ms. It is exact once the first time is near.
+    /// None: there are no times.
     pub fn first(&self) -> Option<Millis> {
         let (level, slot) = self.first_slot()?;
         let first = if self.moving.is_some() { self.now } else { self.start(level, slot) };
         Some(Millis::try_from(first).unwrap_or(Millis::MAX))
     }
 
-    /// Goes on towards `now`, a step whose cost does not depend on how many times
-    /// there are.
+    /// Does one step towards `now`, at a cost that does not depend on the number of times.
     pub fn step(&mut self, now: Millis) -> Step {
         let now = u64::try_from(now).unwrap_or(0);
         if let Some((level, slot)) = self.moving {
@@ -150,7 +149,7 @@ impl Wheel {
         }
         let first = self.first_slot().map(|(level, slot)| (level, slot, self.start(level, slot)));
         let Some((level, slot, start)) = first.filter(|(.., start)| *start < now) else {
-            // Short of `now`, with which the first slot may begin.
+            // The wheel stops before `now`: the first slot may begin there.
             self.now = self.now.max(now.saturating_sub(1));
             return Step::Nothing;
         };
@@ -164,13 +163,12 @@ impl Wheel {
         Step::Due(place)
     }
 
-    /// Drops a part of it. False when nothing is left.
+    /// Frees a part of the wheel. False if nothing is left.
     pub fn drop_some(&mut self) -> bool {
         self.links.drop_chunk()
     }
 
-    /// Puts a place into the slot of its time, or of the present one if that is
-    /// over.
+    /// Adds a place to the slot of its time. A time that is over goes to the current slot.
     fn stand(&mut self, place: u32, time: u64) {
         let at = time.max(self.now);
         let differs = (at ^ self.now) | (SLOTS as u64 - 1);
@@ -195,8 +193,8 @@ impl Wheel {
         }
     }
 
-    /// The first slot that has any: in the lowest level, for all of its times
-    /// are before those of the levels above.
+    /// The first slot that has times. It is in the lowest level that has any: all times of a level
+    /// are before those of the higher levels.
     fn first_slot(&self) -> Option<(usize, usize)> {
         if self.levels == 0 {
             return None;
@@ -205,7 +203,7 @@ impl Wheel {
         Some((level, self.occupied[level].trailing_zeros() as usize))
     }
 
-    /// When a slot begins.
+    /// The ms at which a slot begins, but not before `now`.
     fn start(&self, level: usize, slot: usize) -> u64 {
         let below = level as u32 * BITS;
         let above = below + BITS;
@@ -239,7 +237,7 @@ mod tests {
         }
     }
 
-    /// Steps among few places; times near and far.
+    /// Steps with few places, and with times near and far.
     fn step() -> impl Strategy<Value = Step> {
         let time = prop_oneof![
             -10..200_i64,
@@ -259,7 +257,7 @@ mod tests {
     proptest! {
         #[test]
         fn it_is_as_an_ordered_set_is(steps in prop::collection::vec(step(), 1..200)) {
-            // Times as they are in a server, which count from 1970.
+            // The times of a server count from 1970.
             const START: Millis = 1_700_000_000_000;
             let mut now = START;
             let mut wheel = Wheel::default();
