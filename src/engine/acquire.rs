@@ -91,7 +91,7 @@ impl LockTxn<'_, '_> {
         }
         let AcquireRequest { want, lease, once, fence, .. } = *request;
         let terms = Terms { want, lease, once, fence, session };
-        let refused = match self.try_acquire(owner, terms, Queueing::Behind)? {
+        let refused = match self.try_acquire(owner, terms, TriedFor::NewRequest)? {
             Outcome::Granted(grant) => {
                 self.serve_holder(owner.bytes());
                 if core::lets_others_in(want, self.engine.settings.policy) {
@@ -117,7 +117,7 @@ impl LockTxn<'_, '_> {
         &mut self,
         owner: &Owner<'_>,
         terms: Terms,
-        queueing: Queueing,
+        tried_for: TriedFor,
     ) -> Result<Outcome, Error> {
         let lease = end_of(self.store, terms.lease)?;
         let scope = if terms.want == Want::Upgrade { ReadScope::Presence } else { ReadScope::Mode };
@@ -132,10 +132,10 @@ impl LockTxn<'_, '_> {
             Want::Upgrade => self.store.reservation().unwrap_or_default(),
             Want::Read | Want::Write => self.store.reservation()?,
         };
-        let by = reserved.as_ref().map(|reserved| reserved.owner.as_slice());
+        let reserved_by = reserved.as_ref().map(|reserved| reserved.owner.as_slice());
         let (want, policy) = (terms.want, self.engine.settings.policy);
-        let reservation = core::reservation(by, owner.bytes(), want, lock, policy);
-        let is_behind = queueing == Queueing::Behind
+        let reservation = core::reservation(reserved_by, owner.bytes(), want, lock, policy);
+        let is_behind = tried_for == TriedFor::NewRequest
             && self.engine.waits.holds_up(
                 &self.store.lock(),
                 lock,
@@ -143,8 +143,8 @@ impl LockTxn<'_, '_> {
                 want,
                 reservation,
             );
-        let meant = self.engine.meant_by_once(self.store, &snapshot, owner.bytes(), terms);
-        let decided = core::Terms { lease, once: terms.once, meant };
+        let once_rank = self.engine.once_rank(self.store, &snapshot, owner.bytes(), terms);
+        let decided = core::Terms { lease, once: terms.once, meant: once_rank };
         let verdict = match core::decide(lock, want, decided, reservation, is_behind) {
             Err(RequestError::NotHeld(reason)) => self.if_held(&snapshot, owner, Err(reason))?,
             verdict => verdict?,
@@ -153,11 +153,11 @@ impl LockTxn<'_, '_> {
             Verdict::Granted(after) => {
                 let token = terms
                     .fence
-                    .then(|| self.engine.token(self.store, &snapshot, owner))
+                    .then(|| self.engine.next_token(self.store, &snapshot, owner))
                     .transpose()?;
                 self.commit(&snapshot, owner, &after)?;
                 if let Some(token) = token {
-                    self.engine.hand_out(self.store, owner, token);
+                    self.engine.store_token(self.store, owner, token);
                 } else if terms.want != Want::Read && snapshot.lock.own.writes == 0 {
                     // The last writer may have ended without an event. Its token must not go to
                     // this writer.
@@ -167,8 +167,9 @@ impl LockTxn<'_, '_> {
                     self.store.consume_reservation();
                 }
                 self.store.notice(What::Acquired);
-                let grant =
-                    self.engine.name_grant(self.store, &snapshot, owner, &after, terms, meant);
+                let grant = self
+                    .engine
+                    .record_grant(self.store, &snapshot, owner, &after, terms, once_rank);
                 Ok(Outcome::Granted(Grant { token, ..grant }))
             }
             Verdict::Refused(refusal) => {
@@ -186,11 +187,11 @@ impl LockTxn<'_, '_> {
 
 /// Which kind of request [`LockTxn::try_acquire`] tries.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Queueing {
+pub(super) enum TriedFor {
     /// A new request: the waiters of the lock may hold it up.
-    Behind,
+    NewRequest,
     /// A waiter whose turn it is: it is not held up.
-    Served,
+    Waiter,
 }
 
 impl Refused {

@@ -1,5 +1,5 @@
-//! Chooses the hold that a command means when an owner has several. UNLOCK, DOWNGRADE and ONCE with
-//! SESSION prefer the hold that is bound to the calling connection.
+//! Chooses the hold that a command means when an owner has more than one. UNLOCK, DOWNGRADE and
+//! ONCE with SESSION prefer the hold that is bound to the calling connection.
 
 use super::request::Terms;
 use super::state::{Hold, Tracked, TrackedId};
@@ -12,7 +12,7 @@ use crate::store::{LockRef, Owner, Snapshot, Store};
 impl Engine {
     /// The rank of the owner's read hold that ONCE means. With SESSION it is the highest one that
     /// is bound to the calling connection. None: the owner's highest.
-    pub(super) fn meant_by_once(
+    pub(super) fn once_rank(
         &self,
         store: &Store<'_>,
         snapshot: &Snapshot,
@@ -43,7 +43,7 @@ impl Engine {
     /// The tracked hold that ONCE with SESSION binds to a client. First choice is the hold that is
     /// bound to this client already, then any tracked hold that `hold` names. Among write holds a
     /// plain hold goes before one of another connection. None: the chosen hold is not tracked yet.
-    pub(super) fn to_be_bound(
+    pub(super) fn hold_to_bind(
         &self,
         store: &Store<'_>,
         snapshot: &Snapshot,
@@ -56,17 +56,18 @@ impl Engine {
         if let Some((id, _)) = own.filter(|(_, own)| own.hold == hold).last() {
             return Some(id);
         }
-        let named = || self.tracked.holds_of(lock, owner).filter(|(_, other)| other.hold == hold);
-        if hold == Hold::Write && snapshot.lock.own.writes > named().count() as u64 {
+        let same_hold =
+            || self.tracked.holds_of(lock, owner).filter(|(_, other)| other.hold == hold);
+        if hold == Hold::Write && snapshot.lock.own.writes > same_hold().count() as u64 {
             return None;
         }
-        let plain = named().rfind(|(_, other)| other.session.is_none());
-        plain.or_else(|| named().next_back()).map(|(id, _)| id)
+        let plain = same_hold().rfind(|(_, other)| other.session.is_none());
+        plain.or_else(|| same_hold().next_back()).map(|(id, _)| id)
     }
 
     /// The hold that UNLOCK releases: first a session hold of the calling connection, then a plain
     /// hold, then a hold of another connection. Among equals it is the one with the highest number.
-    pub(super) fn choose(
+    pub(super) fn choose_released(
         &self,
         store: &Store<'_>,
         owner: &[u8],
@@ -90,18 +91,18 @@ impl Engine {
                 Returned::Write(own.or(others).map(|(id, ..)| *id))
             }
             Kind::Read => {
-                let mut classes = vec![1_u8; snapshot.lock.own.reads.len()];
+                let mut priorities = vec![1_u8; snapshot.lock.own.reads.len()];
                 for (_, hold, of) in bound {
                     let Hold::Read(number) = hold else {
                         continue;
                     };
-                    if let Some(class) =
-                        snapshot.rank_of(number).and_then(|rank| classes.get_mut(rank))
+                    if let Some(priority) =
+                        snapshot.rank_of(number).and_then(|rank| priorities.get_mut(rank))
                     {
-                        *class = if Some(of) == client { 2 } else { 0 };
+                        *priority = if Some(of) == client { 2 } else { 0 };
                     }
                 }
-                let best = (0..classes.len()).max_by_key(|rank| (classes[*rank], *rank));
+                let best = (0..priorities.len()).max_by_key(|rank| (priorities[*rank], *rank));
                 best.map_or(Returned::Nothing, Returned::Read)
             }
         }
@@ -118,18 +119,18 @@ impl Engine {
         if !self.tracked.has(store.lock()) {
             return Returned::Downgraded(None);
         }
-        let chosen = match self.choose(store, owner, snapshot, Which::One(Kind::Write)) {
+        let chosen = match self.choose_released(store, owner, snapshot, Which::One(Kind::Write)) {
             Returned::Write(chosen) => chosen,
             _ => None,
         };
         // `choose_released` returns None for a plain hold. A plain hold may still be tracked,
         // because its answer is in flight.
         let is_write = |(_, tracked): &(TrackedId, &Tracked)| tracked.hold == Hold::Write;
-        let tracked = || self.tracked.holds_of(store.lock(), owner).filter(is_write);
-        let only_tracked = tracked().count() as u64 >= snapshot.lock.own.writes;
+        let writes = || self.tracked.holds_of(store.lock(), owner).filter(is_write);
+        let all_tracked = writes().count() as u64 >= snapshot.lock.own.writes;
         Returned::Downgraded(chosen.or_else(|| {
-            let mut plain = tracked().filter(|(_, tracked)| tracked.session.is_none());
-            plain.next_back().filter(|_| only_tracked).map(|(id, _)| id)
+            let mut plain = writes().filter(|(_, tracked)| tracked.session.is_none());
+            plain.next_back().filter(|_| all_tracked).map(|(id, _)| id)
         }))
     }
 }

@@ -1,4 +1,4 @@
-//! Tells the search for circles in `core/wait` which owners hold a lock, and breaks circles of
+//! Gives the search for circles in `core/wait` the holders of a lock, and breaks circles of
 //! waiters.
 
 use super::pass::Pass;
@@ -33,7 +33,7 @@ impl Engine {
     pub(super) fn holding(
         &self,
         ctx: Ctx<'_>,
-        at_hand: Option<&Store<'_>>,
+        opened: Option<&Store<'_>>,
         lock: &LockId,
     ) -> Holding {
         let read = |store: &Store<'_>| {
@@ -41,12 +41,16 @@ impl Engine {
             let waiting = self.waiting_among(store)?;
             let reserved = match mode {
                 Some(Mode::Read) => store.reservation()?,
-                // In write mode and on a free lock a reservation adds nobody to wait for.
+                // The search uses a reservation only in read mode, where it holds readers up.
                 Some(Mode::Write) | None => None,
             };
-            Ok(Holding { mode, reserved_by: reserved.map(|by| by.owner.into()), waiting })
+            Ok(Holding {
+                mode,
+                reserved_by: reserved.map(|reserved| reserved.owner.into()),
+                waiting,
+            })
         };
-        if let Some(store) = at_hand.filter(|store| store.lock() == lock.get()) {
+        if let Some(store) = opened.filter(|store| store.lock() == lock.get()) {
             return read(store).unwrap_or_default();
         }
         let key = Text::new(&lock.name);

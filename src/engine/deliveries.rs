@@ -9,7 +9,7 @@ impl Engine {
     /// Queues the answer of a waiter, and tracks what it was granted. The waiter must be out of the
     /// wait list already.
     pub(super) fn answer(&mut self, id: WaiterId, waiter: Waiter, mut answer: Answer) {
-        self.cancel(id, &waiter);
+        self.cancel_timer(id, &waiter);
         let kind = answer.kind();
         let mut granted = None;
         if let Answer::Held(grant) = &mut answer {
@@ -90,7 +90,7 @@ impl Engine {
             return;
         }
         let is_bound = tracked.session.is_some_and(|session| session.client == client);
-        if is_bound && !is_closing && !self.returns.clients.contains(&client) {
+        if is_bound && !is_closing && !self.returns.closed_clients.contains(&client) {
             self.bind(id, None);
         }
         self.tracked.set_delivery(id, Delivery::Delivered);

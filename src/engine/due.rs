@@ -16,7 +16,7 @@ impl Engine {
         let may_write = situation.primary && !situation.loading && !ctx.writes_are_paused();
         self.timers.unfinished = false;
         if !situation.primary {
-            self.unblock_all(&pass);
+            self.fail_all_waiters(&pass);
             if !self.timers.unfinished {
                 self.retire();
             }
@@ -29,7 +29,7 @@ impl Engine {
         loop {
             // Without writes, only waiters time out. The same holds until all holds are returned: a
             // queue must not be served when only some of them are.
-            let next = match may_write && !self.returns.has_some() {
+            let next = match may_write && !self.returns.has_ready() {
                 true => self.timers.next(pass.now),
                 false => self.timers.next_waiter(pass.now),
             };
@@ -92,7 +92,7 @@ impl Engine {
                         let _ = self.on_store(&mut store).refresh();
                     }
                     Err(error) if error.is_unserved() => {
-                        self.not_served(ctx.in_db(place.db), &key, error);
+                        self.handle_unserved(ctx.in_db(place.db), &key, error);
                     }
                     // The name is not one that a lock can have.
                     Err(_) => {
@@ -117,7 +117,7 @@ impl Engine {
         if let Some(at) = self.unserved.next() {
             not_later(at.max(self.timers.writes_from));
         }
-        if self.returns.has_some() || self.waits.needs_search {
+        if self.returns.has_ready() || self.waits.needs_search {
             not_later(self.timers.writes_from);
         }
         if let Some(at) = self.returns.retry_at() {
@@ -132,7 +132,7 @@ impl Engine {
     /// Answers all waiters of a server that is not a primary with an error. Most servers have
     /// unblocked them by now. Valkey 9 in a cluster has not: it only redirects clients that wait
     /// for a key of its own blocking commands.
-    fn unblock_all(&mut self, pass: &Pass) {
+    fn fail_all_waiters(&mut self, pass: &Pass) {
         while let Some(id) = self.waits.first() {
             if pass.is_over() {
                 self.timers.unfinished = true;

@@ -60,7 +60,7 @@ impl Engine {
                 // A script may acquire the lock before its next refresh. So the tracked holds end
                 // now, except those that were added after this work began: they are later holds.
                 let lock = LockRef { db, name: &key };
-                for id in self.tracked.of_lock_before(lock) {
+                for id in self.tracked.of_lock_before_work(lock) {
                     self.untrack(id);
                 }
                 self.note_lapsed(db, &key);
@@ -105,7 +105,7 @@ impl Engine {
 
     /// Whether any lock was ever remembered. If not, no external change matters.
     pub fn remembers_locks(&self) -> bool {
-        !self.memory.is_empty()
+        self.memory.was_used()
     }
 
     /// Whether a change of this key may matter to the engine.
@@ -130,8 +130,8 @@ impl Engine {
     /// not know is read as soon as this node serves it.
     fn note_arrived(&mut self, db: i32, key: &[u8]) {
         self.note_replaced(db, key);
-        let of_timeout: Vec<Vec<u8>> = locks_of_key(key).collect();
-        for name in of_timeout.iter().map(Vec::as_slice).chain([key]) {
+        let of_timeout_key: Vec<Vec<u8>> = locks_of_key(key).collect();
+        for name in of_timeout_key.iter().map(Vec::as_slice).chain([key]) {
             let lock = LockRef { db, name };
             match self.memory.get(lock) {
                 Some(_) => self.schedule_changed(lock),
@@ -187,7 +187,7 @@ impl Engine {
             self.schedule_changed(to);
         } else if let Some((Some(mode), holds, due, last)) = moved {
             let (place, known) = self.memory.entry(to);
-            (known.mode, known.holds, known.is_unseen) = (Some(mode), holds, true);
+            (known.mode, known.holds, known.needs_refresh) = (Some(mode), holds, true);
             known.set_last_owner(last);
             let due = due.filter(|_| mode == Mode::Write);
             set_timer(&mut self.timers, place, known, due);
@@ -203,12 +203,12 @@ impl Engine {
 
     /// Exchanges what is known of two databases. Waiters stay with the name that they wait for.
     fn note_swapped(&mut self, one: i32, other: i32) {
-        let there = |lock: LockId| {
+        let exchanged = |lock: LockId| {
             let db = if lock.db == one { other } else { one };
             (lock.clone(), LockId { db, ..lock })
         };
         let tracked = [one, other].map(|db| self.tracked.locks(Some(db)));
-        self.tracked.relocate(tracked.into_iter().flatten().map(there));
+        self.tracked.relocate(tracked.into_iter().flatten().map(exchanged));
         self.memory.swap(one, other);
         self.timers.swap(one, other);
         if self.sweep.is_running() {
@@ -224,8 +224,9 @@ impl Engine {
 
     /// Schedules the waited-for locks of the given databases now, because their holders may be
     /// gone.
-    fn schedule_queues(&mut self, of: impl Fn(&LockId) -> bool) {
-        let locks: Vec<LockId> = self.waits.locks().filter(|lock| of(lock)).cloned().collect();
+    fn schedule_queues(&mut self, is_meant: impl Fn(&LockId) -> bool) {
+        let locks: Vec<LockId> =
+            self.waits.locks().filter(|lock| is_meant(lock)).cloned().collect();
         for lock in locks {
             if let Some(queue) = self.waits.queue_mut(&lock) {
                 queue.writer = None;

@@ -1,5 +1,5 @@
 //! Fencing tokens. A write hold comes with a number that its holder sends along with each write.
-//! The storage rejects a write whose token is smaller than the largest it has seen.
+//! The storage rejects a write whose token is smaller than the largest token so far.
 
 use super::state::Known;
 use super::{Engine, Error};
@@ -9,15 +9,15 @@ use crate::store::{Owner, Snapshot, Store};
 impl Engine {
     /// The token for a write hold, from a snapshot of the lock. Writes nothing. Fails when the
     /// tokens are used up.
-    pub(super) fn token(
+    pub(super) fn next_token(
         &self,
         store: &Store<'_>,
         snapshot: &Snapshot,
         owner: &Owner<'_>,
     ) -> Result<Token, Error> {
         let known = self.memory.get(store.lock());
-        let writes = |_: &&Known| snapshot.lock.own.writes > 0;
-        let of_tenure = known.filter(writes).and_then(|known| known.token_of(owner.bytes()));
+        let is_writer = |_: &&Known| snapshot.lock.own.writes > 0;
+        let of_tenure = known.filter(is_writer).and_then(|known| known.token_of(owner.bytes()));
         // The fence key is read, because others may have deleted or overwritten it.
         let last =
             LastToken { stored: store.last_token()?, known: known.map_or(0, Known::last_token) };
@@ -26,7 +26,7 @@ impl Engine {
 
     /// Stores the token in the fence key, and remembers it with its owner until that owner stops
     /// writing.
-    pub(super) fn hand_out(&mut self, store: &Store<'_>, owner: &Owner<'_>, token: Token) {
+    pub(super) fn store_token(&mut self, store: &Store<'_>, owner: &Owner<'_>, token: Token) {
         let ttl = self.settings.fence_ttl;
         // A fence key does not expire if `fence_ttl` is 0 or too large for the server's expiry.
         let end = End::of_lease(store.now(), ttl).unwrap_or(End::Never);

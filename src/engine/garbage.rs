@@ -4,7 +4,7 @@ use super::pass::Pass;
 use super::Engine;
 
 impl Engine {
-    /// Frees memory until nothing is left to free or the pass is over.
+    /// Frees memory until all of it is free or the pass is over.
     pub(super) fn collect_garbage(&mut self, pass: &Pass) {
         while !self.garbage.is_empty() && !pass.is_over() {
             self.garbage.drop_some();

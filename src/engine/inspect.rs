@@ -70,8 +70,8 @@ impl Engine {
         let (end, entries) = store.holders()?.unwrap_or((End::Never, Vec::new()));
         let queue = self.waits.queue(&store.lock());
         let reserved = store.reservation()?;
-        let place = reserved.as_ref().map(|reserved| reserved.owner.as_slice());
-        let in_order = queue.map(|queue| queue.in_order(self.settings.policy, place));
+        let reserved_by = reserved.as_ref().map(|reserved| reserved.owner.as_slice());
+        let in_order = queue.map(|queue| queue.in_order(self.settings.policy, reserved_by));
         let in_order = in_order.unwrap_or_default();
         let now = Steady::now(ctx);
         let holder = |entry: Entry| {

@@ -65,12 +65,12 @@ pub(super) fn of_queue(queues: usize, store: &Store<'_>, mode: Option<Mode>) -> 
     if mode == Some(Mode::Write) && store.field_count() > 2 {
         return WRITER_THAT_READS;
     }
-    let of = |queues| Millis::try_from(queues).unwrap_or(Millis::MAX);
+    let to_millis = |queues| Millis::try_from(queues).unwrap_or(Millis::MAX);
     // Behind a writer the reservation does not matter yet.
     if mode != Some(Mode::Write) && matches!(store.reservation(), Ok(Some(_))) {
-        return of(queues / RESERVED_IN_MS).clamp(RESERVED, QUEUE);
+        return to_millis(queues / RESERVED_IN_MS).clamp(RESERVED, QUEUE);
     }
-    of(queues).saturating_mul(QUEUES_APART).max(QUEUE)
+    to_millis(queues).saturating_mul(QUEUES_APART).max(QUEUE)
 }
 
 /// The ms until a refused grant is tried again. `queues` is the number of locks with waiters.

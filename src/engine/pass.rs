@@ -6,7 +6,7 @@ use super::state::Moment;
 use std::time::{Duration, Instant};
 
 /// The length of a pass. A step that has begun is finished even if it takes longer.
-const LONG_ENOUGH: Duration = Duration::from_millis(1);
+const PASS_LENGTH: Duration = Duration::from_millis(1);
 
 /// A pass that has begun.
 pub(super) struct Pass {
@@ -22,7 +22,7 @@ impl Pass {
 
     /// Whether the time is used up. The rest is for the next pass.
     pub fn is_over(&self) -> bool {
-        self.began.elapsed() >= LONG_ENOUGH
+        self.began.elapsed() >= PASS_LENGTH
     }
 
     /// The µs since the pass began.

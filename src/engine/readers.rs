@@ -11,7 +11,7 @@ use crate::core::{End, Ends, Mode};
 use crate::store::{Error, Owner, ReadScope, Snapshot, Store};
 
 /// Ends are remembered for a hash with at least this many fields.
-const MANY: usize = 8;
+const MANY_FIELDS: usize = 8;
 
 impl Engine {
     /// Takes a snapshot of the lock as `owner` sees it. Reads fewer keys if the ends of the readers
@@ -24,7 +24,7 @@ impl Engine {
     ) -> Result<Snapshot, Error> {
         match store.field_count() {
             0 if !store.exists() => return Ok(Snapshot::nothing()),
-            fields if fields < MANY => return store.snapshot(owner, scope),
+            fields if fields < MANY_FIELDS => return store.snapshot(owner, scope),
             _ => {}
         }
         let known = self.memory.get(store.lock());
@@ -66,7 +66,7 @@ impl Engine {
         let Some(known) = self.memory.get_mut(store.lock()) else {
             return;
         };
-        if store.field_count() < MANY {
+        if store.field_count() < MANY_FIELDS {
             known.readers = None;
         } else if let Some(readers) = &mut known.readers {
             readers.set(owner, ends);
@@ -75,7 +75,7 @@ impl Engine {
 
     /// Remembers the ends of all readers, if the lock has many.
     pub(super) fn remember_readers(&mut self, store: &Store<'_>) {
-        if store.field_count() < MANY {
+        if store.field_count() < MANY_FIELDS {
             return;
         }
         let Some(known) = self.memory.get_mut(store.lock()) else {

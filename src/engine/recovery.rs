@@ -3,7 +3,7 @@
 
 use super::intervals;
 use super::state::{Session, Timer};
-use super::tracking::renewal;
+use super::tracking::renewal_interval;
 use super::Engine;
 use crate::core::WaiterId;
 use crate::ffi::{guarded, Ctx};
@@ -26,7 +26,7 @@ impl Engine {
         self.timers.unfinished = true;
     }
 
-    /// Whether a step ended in a panic since this was last asked: then there may be waiters
+    /// Whether a step ended in a panic since this was last request: then there may be waiters
     /// without clients, and clients without waiters.
     pub fn take_panicked(&mut self) -> bool {
         std::mem::take(&mut self.panicked)
@@ -37,15 +37,15 @@ impl Engine {
         let at = self.within(ctx, intervals::AFTER_PANIC);
         match timer {
             Timer::Waiter(id) => {
-                let Some(asked) = self.waits.request_mut(id) else {
+                let Some(request) = self.waits.request_mut(id) else {
                     return;
                 };
-                asked.until = asked.until.map(|(until, _)| (until, at));
+                request.until = request.until.map(|(until, _)| (until, at));
                 self.timers.add(at, timer);
             }
             Timer::Session(id) => {
                 if let Some(session) = self.tracked.get(id).and_then(|tracked| tracked.session) {
-                    let wait = renewal(session.lease).min(intervals::AFTER_PANIC);
+                    let wait = renewal_interval(session.lease).min(intervals::AFTER_PANIC);
                     let due = self.within(ctx, wait);
                     self.bind(id, Some(Session { due, ..session }));
                 }

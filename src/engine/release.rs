@@ -9,7 +9,7 @@ use crate::ffi::{Ctx, Str};
 use crate::store::{Forced, Owner, ReadScope, Store, What};
 
 impl Engine {
-    /// Runs UNLOCK. True if the release left the lock without holds; a waiter may hold it by now.
+    /// Runs UNLOCK. True if the lock had no holds after the release; a waiter may hold it by now.
     pub fn release(
         &mut self,
         ctx: Ctx<'_>,
@@ -90,7 +90,7 @@ impl LockTxn<'_, '_> {
         let scope = if is_tracked { ReadScope::Ends } else { ReadScope::Release };
         let snapshot = self.snapshot(owner, scope)?;
         let returned = match is_tracked {
-            true => self.engine.choose(self.store, owner.bytes(), &snapshot, which),
+            true => self.engine.choose_released(self.store, owner.bytes(), &snapshot, which),
             false => Returned::Nothing,
         };
         let rank = match returned {

@@ -13,7 +13,7 @@ impl Engine {
     /// A connection closed: its session holds are to be returned.
     pub(super) fn note_disconnected(&mut self, client: u64) {
         if self.has_session(client) {
-            self.returns.clients.insert(client);
+            self.returns.closed_clients.insert(client);
         }
     }
 
@@ -54,11 +54,11 @@ impl Engine {
                 return Some(id);
             }
         }
-        while let Some(client) = self.returns.clients.last() {
+        while let Some(client) = self.returns.closed_clients.last() {
             if let Some(id) = self.tracked.of_client(*client).next() {
                 return Some(id);
             }
-            self.returns.clients.pop_last();
+            self.returns.closed_clients.pop_last();
         }
         None
     }
@@ -66,8 +66,9 @@ impl Engine {
     /// Whether a hold is to be returned, because its answer was lost or its connection closed.
     fn is_lost(&self, id: TrackedId) -> bool {
         self.tracked.get(id).is_some_and(|tracked| {
-            let is_gone = |session: Session| self.returns.clients.contains(&session.client);
-            tracked.is_lost || tracked.session.is_some_and(is_gone)
+            let is_closed =
+                |session: Session| self.returns.closed_clients.contains(&session.client);
+            tracked.is_lost || tracked.session.is_some_and(is_closed)
         })
     }
 
@@ -98,7 +99,7 @@ impl Engine {
         }
         let retry_at = self.within(ctx, intervals::REFUSED_RETURN);
         self.tracked.set_lost(id, true);
-        self.returns.refuse(id, retry_at);
+        self.returns.add_failed(id, retry_at);
     }
 
     /// Returns a tracked hold, if it is live. Otherwise removes what has lapsed.

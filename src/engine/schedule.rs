@@ -15,7 +15,7 @@ impl Engine {
         after: &Lock,
         holds: impl FnOnce(u64) -> u64,
         earliest: End,
-        how: Reschedule,
+        reschedule: Reschedule,
     ) {
         let lock = store.lock();
         let mode = after.mode();
@@ -31,7 +31,7 @@ impl Engine {
         }
         let (place, known) = self.memory.entry(lock);
         known.mode = mode;
-        known.is_unseen = false;
+        known.needs_refresh = false;
         if mode != Some(Mode::Write) {
             known.forget_token();
         }
@@ -40,12 +40,12 @@ impl Engine {
             known.readers = None;
         }
         let mut due = match (mode, earliest) {
-            (Some(_), End::At(at)) => Some(self.clock.when(at)),
+            (Some(_), End::At(at)) => Some(self.clock.moment_of(at)),
             _ => None,
         };
-        if how == Reschedule::NotLater {
+        if reschedule == Reschedule::NotLater {
             // A free lock can have a time, too: the end of a reservation or the next retry.
-            due = sooner(due, known.due());
+            due = earlier_of(due, known.due());
         }
         set_timer(&mut self.timers, place, known, due);
         if self.has_queue(store) {
@@ -60,7 +60,7 @@ impl Engine {
     }
 
     /// Schedules a retry, because the server takes no grant now.
-    pub(super) fn try_again(&mut self, store: &Store<'_>) {
+    pub(super) fn schedule_retry(&mut self, store: &Store<'_>) {
         self.schedule_within(store, intervals::of_refused_grant(self.waits.queue_count()));
     }
 
@@ -68,7 +68,7 @@ impl Engine {
     pub(super) fn schedule_within(&mut self, store: &Store<'_>, ms: Millis) {
         let known = self.memory.get(store.lock());
         // Most often an earlier refresh is set, and the clocks need not be read.
-        let at = self.clock.when(store.now()).after(ms);
+        let at = self.clock.moment_of(store.now()).after(ms);
         if known.and_then(Known::due).is_none_or(|due| due > at) {
             let at = self.within(store.ctx(), ms);
             self.schedule(store.lock(), at);
@@ -78,14 +78,14 @@ impl Engine {
     /// Schedules a refresh for the end of a hold or a reservation.
     pub(super) fn schedule_at_end(&mut self, store: &Store<'_>, end: End) {
         if let End::At(at) = end {
-            self.schedule(store.lock(), self.clock.when(at));
+            self.schedule(store.lock(), self.clock.moment_of(at));
         }
     }
 
     /// Schedules a refresh of a lock at `at`, unless an earlier one is set.
     pub(super) fn schedule(&mut self, lock: LockRef<'_>, at: Moment) {
         let (place, known) = self.memory.entry(lock);
-        let due = sooner(known.due(), Some(at));
+        let due = earlier_of(known.due(), Some(at));
         set_timer(&mut self.timers, place, known, due);
     }
 
@@ -97,7 +97,7 @@ impl Engine {
     /// Schedules a refresh of a lock after an external change. What is remembered of its readers
     /// and its tracked holds is no longer trusted.
     pub(super) fn schedule_changed(&mut self, lock: LockRef<'_>) {
-        self.tracked.doubt(lock);
+        self.tracked.mark_doubtful(lock);
         let (place, known) = self.memory.entry(lock);
         known.readers = None;
         set_timer(&mut self.timers, place, known, Some(Moment::PAST));
@@ -114,7 +114,7 @@ pub(super) enum Reschedule {
     NotLater,
 }
 
-fn sooner(one: Option<Moment>, other: Option<Moment>) -> Option<Moment> {
+fn earlier_of(one: Option<Moment>, other: Option<Moment>) -> Option<Moment> {
     match (one, other) {
         (Some(one), Some(other)) => Some(one.min(other)),
         (one, other) => one.or(other),

@@ -1,6 +1,6 @@
 //! Serves a lock's queue, and connects `core/wait` with keys and clients.
 
-use super::acquire::{Outcome, Queueing};
+use super::acquire::{Outcome, TriedFor};
 use super::intervals;
 use super::state::{Answer, Grant, LockId, WaitRequest, Waiter};
 use super::transaction::LockTxn;
@@ -30,11 +30,11 @@ impl LockTxn<'_, '_> {
         let Some(lock) = engine.waits.lock(&store.lock()) else {
             return;
         };
-        if engine.returns.delay(&lock) {
+        if engine.returns.delay_queue(&lock) {
             return;
         }
         if !store.may_grant() {
-            engine.try_again(store);
+            engine.schedule_retry(store);
             return;
         }
         let served = guarded(|| serve(self, &lock));
@@ -106,7 +106,7 @@ impl Locks for LockTxn<'_, '_> {
         let outcome = guarded(|| {
             let WaitRequest { terms, name, .. } = self.engine.waits.get(id)?.request.clone();
             let owner = Owner::new(&name).map_err(Error::from);
-            Some(owner.and_then(|owner| self.try_acquire(&owner, terms, Queueing::Served)))
+            Some(owner.and_then(|owner| self.try_acquire(&owner, terms, TriedFor::Waiter)))
         });
         match outcome {
             Ok(Some(Ok(Outcome::Granted(grant)))) => Attempt::Granted(grant),

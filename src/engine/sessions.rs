@@ -2,7 +2,7 @@
 
 use super::intervals;
 use super::state::{Hold, Session, Tracked, TrackedId};
-use super::tracking::renewal;
+use super::tracking::renewal_interval;
 use super::{Engine, Error};
 use crate::core;
 use crate::ffi::{Access, Ctx, Db, Text};
@@ -22,16 +22,19 @@ impl Engine {
         let owner = Owner::new(&name)?;
         // Schedules the next renewal first, so that it stays scheduled if this one fails.
         let now = self.within(ctx, 0);
-        let again = |wait| Session { due: now.after(wait), ..session };
-        self.bind(id, Some(again(renewal(session.lease))));
+        let retry_in = |wait| Session { due: now.after(wait), ..session };
+        self.bind(id, Some(retry_in(renewal_interval(session.lease))));
         let mut store = match Store::open(db, &key, Access::Write) {
-            Err(store::Error::TryAgain) => return self.renew_on_its_way(db, &key, &owner, id),
+            Err(store::Error::TryAgain) => return self.renew_migrating(db, &key, &owner, id),
             Ok(store) if store.may_write() => store,
             // The server refuses writes, for example because it lost its replicas. Another owner
             // may hold the lock on another node, so a renewal is not forced. If this lasts, the
             // hold ends with its lease.
             _ => {
-                self.bind(id, Some(again(renewal(session.lease).min(intervals::REFUSED_RENEWAL))));
+                self.bind(
+                    id,
+                    Some(retry_in(renewal_interval(session.lease).min(intervals::REFUSED_RENEWAL))),
+                );
                 return Ok(());
             }
         };
@@ -56,7 +59,7 @@ impl Engine {
 
     /// Renews a session hold while its slot moves to another node. A hold whose keys have moved
     /// already cannot be renewed here: it ends with its lease.
-    fn renew_on_its_way(
+    fn renew_migrating(
         &self,
         db: Db<'_>,
         key: &Text,
@@ -64,8 +67,11 @@ impl Engine {
         id: TrackedId,
     ) -> Result<(), Error> {
         let tracked = self.tracked.get(id);
-        let renewed = tracked.and_then(|tracked| Some((tracked.hold, tracked.session?.lease)));
-        if let (Some((hold, lease)), Some(mut store)) = (renewed, Store::on_its_way(db, key)?) {
+        let hold_and_lease =
+            tracked.and_then(|tracked| Some((tracked.hold, tracked.session?.lease)));
+        if let (Some((hold, lease)), Some(mut store)) =
+            (hold_and_lease, Store::on_its_way(db, key)?)
+        {
             let number = match hold {
                 Hold::Read(number) => Some(number),
                 Hold::Write => None,
@@ -83,7 +89,7 @@ impl Engine {
             return;
         };
         if let Some(session) = *session {
-            let due = self.within(ctx, renewal(lease));
+            let due = self.within(ctx, renewal_interval(lease));
             self.bind(id, Some(Session { lease, due, ..session }));
         }
     }

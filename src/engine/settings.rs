@@ -19,14 +19,14 @@ impl Engine {
         if settings.events.names_owners() && !before.events.names_owners() {
             self.memory.forget_last_owners();
         }
-        let policy = settings.policy != before.policy;
-        if policy {
+        let policy_changed = settings.policy != before.policy;
+        if policy_changed {
             let waited_for: Vec<LockId> = self.waits.locks().cloned().collect();
             for lock in waited_for {
                 self.schedule_now(lock.get());
             }
         }
-        let detection = settings.deadlock_detection && !before.deadlock_detection;
-        self.waits.needs_search |= (policy || detection) && !self.waits.is_empty();
+        let detection_begins = settings.deadlock_detection && !before.deadlock_detection;
+        self.waits.needs_search |= (policy_changed || detection_begins) && !self.waits.is_empty();
     }
 }

@@ -11,7 +11,7 @@ impl Engine {
     /// A lock's timer fired, but its keys cannot be read because of `error`. Its waiters get an
     /// error: a redirect, or a request to try again. The lock stays remembered while it may come
     /// back: the cluster is down, its slot is this node's, or its hash is here.
-    pub(super) fn not_served(&mut self, db: Db<'_>, key: &Str, error: store::Error) {
+    pub(super) fn handle_unserved(&mut self, db: Db<'_>, key: &Str, error: store::Error) {
         let lock = LockRef { db: db.number(), name: key.bytes() };
         if self.memory.get(lock).is_none() {
             return;
@@ -20,7 +20,7 @@ impl Engine {
         let is_here = store::is_here(db, key);
         let owner = match &error {
             store::Error::ClusterDown(_) => SlotOwner::Myself,
-            // Without waiters nobody needs the owner of the slot.
+            // Only waiters need the owner of the slot, for a redirect.
             _ if queue.is_empty() && is_here => SlotOwner::Unknown,
             _ => store::slot_owner(db.ctx(), lock.name),
         };

@@ -17,10 +17,10 @@ impl Engine {
         let new = |walk| Sweeping {
             db: 0,
             walk,
-            met: 0,
-            keys: None,
+            keys_done: 0,
+            total_keys: None,
             found: Vec::new(),
-            more: true,
+            has_more: true,
             due: Moment::PAST,
         };
         self.sweep = Sweep { running: ffi::Sweep::new().map(new), is_done: false };
@@ -32,9 +32,10 @@ impl Engine {
         match &self.sweep.running {
             None if self.sweep.is_done => Progress::Done,
             None => Progress::Idle,
-            Some(Sweeping { walk, met, keys, .. }) => {
-                let met = met.saturating_add(walk.met()).saturating_mul(100);
-                let percent = keys.map_or(0, |keys| met / keys.max(1));
+            Some(Sweeping { walk, keys_done, total_keys, .. }) => {
+                let keys_met = keys_done.saturating_add(walk.met());
+                let percent =
+                    total_keys.map_or(0, |total| keys_met.saturating_mul(100) / total.max(1));
                 Progress::Running(percent.min(99))
             }
         }
@@ -49,15 +50,15 @@ impl Engine {
             self.sweep.running = Some(sweeping);
             return;
         }
-        if sweeping.keys.is_none() {
-            sweeping.keys = Some(all_keys(ctx));
+        if sweeping.total_keys.is_none() {
+            sweeping.total_keys = Some(all_keys(ctx));
         }
         let Some(db) = ctx.find_db(sweeping.db) else {
             self.sweep.is_done = true;
             return;
         };
         if sweeping.found.is_empty() {
-            sweeping.more = self.walk(db, &mut sweeping, pass);
+            sweeping.has_more = self.walk(db, &mut sweeping, pass);
         }
         while let Some(name) = sweeping.found.pop() {
             let key = Text::new(&name);
@@ -82,11 +83,12 @@ impl Engine {
             }
         }
         sweeping.due = self.within(ctx, intervals::SWEEP_PAUSE);
-        if sweeping.more {
+        if sweeping.has_more {
             self.sweep.running = Some(sweeping);
         } else if let Some(walk) = ffi::Sweep::new() {
-            let met = sweeping.met + sweeping.walk.met();
-            self.sweep.running = Some(Sweeping { db: db.number() + 1, walk, met, ..sweeping });
+            let keys_done = sweeping.keys_done + sweeping.walk.met();
+            self.sweep.running =
+                Some(Sweeping { db: db.number() + 1, walk, keys_done, ..sweeping });
         }
     }
 

@@ -16,7 +16,7 @@ impl Engine {
     /// counts.
     pub(super) fn now(&mut self, ctx: Ctx<'_>) -> Moment {
         self.read_clocks(ctx);
-        self.clock.when(ctx.now().min(ctx.clock()))
+        self.clock.moment_of(ctx.now().min(ctx.clock()))
     }
 
     /// The moment in `ms` ms. Reads the clocks first: the wall clock may have been set since the
@@ -24,7 +24,7 @@ impl Engine {
     pub(super) fn within(&mut self, ctx: Ctx<'_>, ms: Millis) -> Moment {
         let now = Clocks::now(ctx);
         self.clock.sync(now);
-        self.clock.when(now.wall).after(ms)
+        self.clock.moment_of(now.wall).after(ms)
     }
 
     /// How many ms to sleep until `until` is over, 1,000 at most: then the clocks are read again.
@@ -32,11 +32,11 @@ impl Engine {
     pub fn sleeps(&mut self, ctx: Ctx<'_>, until: Moment) -> (u64, Moment) {
         let now = Clocks::now(ctx);
         self.clock.sync(now);
-        let ms = self.clock.until(until, now).min(LONGEST);
-        (u64::try_from(ms).unwrap_or(0), self.clock.when(now.wall).after(ms))
+        let ms = self.clock.ms_until(until, now).min(LONGEST_SLEEP);
+        (u64::try_from(ms).unwrap_or(0), self.clock.moment_of(now.wall).after(ms))
     }
 }
 
 /// The longest sleep in ms. After it the clocks are read, so a clock that was set is noticed even
 /// if the server does not run its regular tasks.
-const LONGEST: Millis = 1_000;
+const LONGEST_SLEEP: Millis = 1_000;

@@ -29,8 +29,8 @@ impl Returned {
     fn rank_after(self, rank: usize) -> Option<usize> {
         match self {
             Returned::All => None,
-            Returned::Read(gone) if gone == rank => None,
-            Returned::Read(gone) if gone < rank => Some(rank - 1),
+            Returned::Read(returned) if returned == rank => None,
+            Returned::Read(returned) if returned < rank => Some(rank - 1),
             _ => Some(rank),
         }
     }
@@ -39,20 +39,20 @@ impl Returned {
 impl Engine {
     /// Describes the hold that was granted, and binds it if SESSION asks for that. `once_rank`: the
     /// rank of the read hold that ONCE meant.
-    pub(super) fn name_grant(
+    pub(super) fn record_grant(
         &mut self,
         store: &Store<'_>,
         snapshot: &Snapshot,
         owner: &Owner<'_>,
         after: &Lock,
         terms: Terms,
-        meant: Option<usize>,
+        once_rank: Option<usize>,
     ) -> Grant {
         let reads = after.own.reads.len();
         let (hold, is_new) = match terms.want {
             core::Want::Read => {
                 let is_new = reads > snapshot.lock.own.reads.len();
-                let rank = meant.filter(|_| !is_new).unwrap_or(reads.saturating_sub(1));
+                let rank = once_rank.filter(|_| !is_new).unwrap_or(reads.saturating_sub(1));
                 (Hold::Read(snapshot.numbers(reads).nth(rank).unwrap_or(0)), is_new)
             }
             core::Want::Write | core::Want::Upgrade => {
@@ -64,11 +64,11 @@ impl Engine {
             self.rely_on(store.lock(), owner.bytes(), hold);
         }
         if let Some(client) = terms.session {
-            let due = self.within(store.ctx(), renewal(terms.lease));
+            let due = self.within(store.ctx(), renewal_interval(terms.lease));
             let session = Session { client, lease: terms.lease, due };
             let id = match is_new {
                 true => None,
-                false => self.to_be_bound(store, snapshot, owner, hold, client),
+                false => self.hold_to_bind(store, snapshot, owner, hold, client),
             };
             let id = id.unwrap_or_else(|| {
                 self.tracked.add(LockId::from(store.lock()), owner.bytes().into(), hold)
@@ -143,7 +143,7 @@ impl Engine {
             Returned::Write(Some(id)) => self.untrack(id),
             Returned::Downgraded(Some(id)) if snapshot.lock.own.reads.is_empty() => {
                 let number = snapshot.numbers(1).next().unwrap_or(0);
-                self.tracked.rename(id, Hold::Read(number));
+                self.tracked.set_hold(id, Hold::Read(number));
             }
             _ => {}
         }
@@ -160,7 +160,7 @@ impl Engine {
         for id in ids {
             if let Some(Hold::Read(number)) = self.tracked.get(id).map(|tracked| tracked.hold) {
                 match number_after(number) {
-                    Some(after) => self.tracked.rename(id, Hold::Read(after)),
+                    Some(after) => self.tracked.set_hold(id, Hold::Read(after)),
                     None => self.untrack(id),
                 }
             }
@@ -188,7 +188,7 @@ impl Engine {
         if self.tracked.is_empty() {
             return;
         }
-        for owner in self.tracked.take_doubtful(store.lock()) {
+        for owner in self.tracked.take_doubtful_owners(store.lock()) {
             let name = Text::new(&owner);
             let snapshot =
                 Owner::new(&name).and_then(|owner| store.snapshot(&owner, ReadScope::Mode));
@@ -209,9 +209,9 @@ impl Engine {
             let Some((owner, number)) = hold_of_key(key, &name) else {
                 continue;
             };
-            let is_it = |(_, tracked): &(TrackedId, &Tracked)| tracked.hold == Hold::Read(number);
-            let found = self.tracked.holds_of(lock, owner).find(is_it).map(|(id, _)| id);
-            if let Some(id) = found {
+            let is_same = |(_, tracked): &(TrackedId, &Tracked)| tracked.hold == Hold::Read(number);
+            let id = self.tracked.holds_of(lock, owner).find(is_same).map(|(id, _)| id);
+            if let Some(id) = id {
                 self.untrack(id);
             }
         }
@@ -260,6 +260,6 @@ impl Engine {
 }
 
 /// The ms between two renewals of a session hold: a third of its lease.
-pub(super) fn renewal(lease: Millis) -> Millis {
+pub(super) fn renewal_interval(lease: Millis) -> Millis {
     (lease / 3).max(1)
 }

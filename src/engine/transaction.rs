@@ -30,7 +30,7 @@ impl Engine {
         work: impl FnOnce(&mut LockTxn<'_, '_>) -> Result<R, Error>,
     ) -> Result<R, Error> {
         let db = ctx.db();
-        if self.returns.has_some() && !ctx.writes_are_paused() {
+        if self.returns.has_ready() && !ctx.writes_are_paused() {
             let pass = Pass::begin(self.now(ctx));
             self.return_holds(ctx, &pass);
         }
@@ -54,19 +54,19 @@ impl Engine {
 }
 
 impl LockTxn<'_, '_> {
-    /// Refreshes the lock if its time has come, if its key is gone, or if it exists and nothing is
-    /// remembered of it.
+    /// Refreshes the lock if its time has come, if its key is deleted, or if it exists and nothing
+    /// is remembered of it.
     pub fn refresh_if_due(&mut self) {
         let (engine, store) = (&*self.engine, &*self.store);
         let due = match engine.memory.get(store.lock()) {
             None => store.exists(),
-            // The lock was held but its key is gone, so it has lapsed. Its timer may be late, for
-            // example while writes were paused.
+            // The lock was held but its key does not exist, so it has lapsed. Its timer may be
+            // late, for example while writes were paused.
             Some(known) if known.mode.is_some() && !store.exists() => true,
-            Some(known) if known.is_unseen => true,
+            Some(known) if known.needs_refresh => true,
             // The only hold ends with the key, and the key still exists.
-            Some(known) if known.is_written_once() && !engine.has_queue(store) => false,
-            Some(known) => known.due().is_some_and(|due| engine.clock.when(store.now()) > due),
+            Some(known) if known.has_single_write() && !engine.has_queue(store) => false,
+            Some(known) => known.due().is_some_and(|due| engine.clock.moment_of(store.now()) > due),
         };
         if due {
             // If the key holds no lock, the command itself reports the error.
@@ -115,8 +115,8 @@ impl LockTxn<'_, '_> {
             engine.remember_reader(store, owner.bytes(), &after.own.reads);
         }
         let earliest = after.own.reads.iter().copied().fold(after.end, End::min);
-        let gone = snapshot.lock.own.count().saturating_add(lapsed);
-        let holds = |before| after.own.count().saturating_add(before).saturating_sub(gone);
+        let replaced = snapshot.lock.own.count().saturating_add(lapsed);
+        let holds = |before| after.own.count().saturating_add(before).saturating_sub(replaced);
         engine.remember(store, after, holds, earliest, Reschedule::NotLater);
         engine.remember_last_owner(store, owner.bytes(), after);
         Ok(())
@@ -141,7 +141,7 @@ impl LockTxn<'_, '_> {
     pub fn refresh(&mut self) -> Result<(), Error> {
         if let Some(earliest) = self.lapse_readers() {
             let snapshot = self.snapshot(&Owner::nobody(), ReadScope::Mode);
-            // A free lock, or an error, is left to the full snapshot below.
+            // The full snapshot below handles a free lock and an error.
             if let Some(snapshot) = snapshot.ok().filter(|snapshot| !snapshot.lock.is_free()) {
                 let earliest = earliest.min(snapshot.lock.end);
                 let LockTxn { engine, store } = self;

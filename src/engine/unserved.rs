@@ -41,7 +41,7 @@ impl Engine {
         }
         match Store::open(db, key, Access::Write) {
             Ok(mut store) => {
-                // An error means that the key is no lock, and nobody waits for an answer here.
+                // An error means that the key is no lock, and no client waits for this result.
                 let _ = self.on_store(&mut store).refresh();
                 Ok(())
             }

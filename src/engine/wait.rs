@@ -89,7 +89,7 @@ impl Engine {
             .is_some_and(|(next, ..)| next == id)
     }
 
-    pub(super) fn cancel(&mut self, id: WaiterId, waiter: &Waiter) {
+    pub(super) fn cancel_timer(&mut self, id: WaiterId, waiter: &Waiter) {
         if let Some((_, at)) = waiter.request.until {
             self.timers.remove(at, Timer::Waiter(id));
         }
@@ -98,13 +98,13 @@ impl Engine {
     /// Removes a waiter, and schedules its queues: the waiters behind it may be granted now.
     pub(super) fn remove_waiter(&mut self, id: WaiterId) -> Option<Waiter> {
         let waiter = self.waits.remove(id)?;
-        self.cancel(id, &waiter);
+        self.cancel_timer(id, &waiter);
         waiter.places.iter().for_each(|place| self.queue_shortened(&place.lock));
         Some(waiter)
     }
 
-    /// Schedules a queue that a waiter has left without being served. Without other waiters, the
-    /// lock is forgotten if it is free.
+    /// Schedules a queue that lost a waiter without serving it. Without other waiters, the lock is
+    /// forgotten if it is free.
     pub(super) fn queue_shortened(&mut self, lock: &LockId) {
         match self.waits.queue(lock) {
             Some(_) => self.schedule_now(lock.get()),
@@ -140,8 +140,8 @@ impl Engine {
         let now = Steady::now(ctx);
         if now <= until {
             let at = self.within(ctx, until.since(now));
-            if let Some(asked) = self.waits.request_mut(id) {
-                asked.until = Some((until, at));
+            if let Some(request) = self.waits.request_mut(id) {
+                request.until = Some((until, at));
             }
             self.timers.add(at, Timer::Waiter(id));
             return;
@@ -171,9 +171,9 @@ impl Engine {
         let remaining = Store::open(ctx.in_db(*db), &key, Access::Read).and_then(|store| {
             let lock = store.snapshot(&Owner::nobody(), ReadScope::Mode)?.lock;
             let reserved = store.reservation()?;
-            let by = reserved.as_ref().map(|reserved| reserved.owner.as_slice());
+            let reserved_by = reserved.as_ref().map(|reserved| reserved.owner.as_slice());
             let policy = self.settings.policy;
-            let reservation = reservation(by, &waiter.owner, waiter.want(), &lock, policy);
+            let reservation = reservation(reserved_by, &waiter.owner, waiter.want(), &lock, policy);
             let refused = Refused { lock, refusal: Refusal::Queue, reserved, reservation };
             Ok(refused.remaining(&store))
         });

@@ -70,17 +70,17 @@ pub struct Clock {
     /// How many ms it is ahead of the wall clock: the sum of all times by which that was set back.
     ahead: Millis,
     /// The clocks at the first reading, or when a set clock was last noticed.
-    last_read: Option<Clocks>,
+    reference: Option<Clocks>,
 }
 
 impl Clock {
     /// Compares the clocks with `reference`. If a clock was set since, adjusts `ahead`, replaces
     /// `reference` and returns true.
     pub fn sync(&mut self, now: Clocks) -> bool {
-        let back = self.set_back(now);
+        let back = self.ms_set_back(now);
         let was_set = back.abs() > SLACK;
-        if was_set || self.last_read.is_none() {
-            self.last_read = Some(now);
+        if was_set || self.reference.is_none() {
+            self.reference = Some(now);
             self.ahead = self.ahead.saturating_add(back.max(0));
         }
         was_set
@@ -88,14 +88,14 @@ impl Clock {
 
     /// The moment at which the wall clock shows `wall`, if it is not set back before. For a moment
     /// some ms from now, call `sync` first.
-    pub fn when(&self, wall: Millis) -> Moment {
+    pub fn moment_of(&self, wall: Millis) -> Moment {
         Moment(wall.saturating_add(self.ahead))
     }
 
     /// The ms until `at` is over. 0: it is over now.
-    pub fn until(&self, at: Moment, now: Clocks) -> Millis {
-        let back = self.set_back(now);
-        let now = self.when(now.wall).after(if back > SLACK { back } else { 0 });
+    pub fn ms_until(&self, at: Moment, now: Clocks) -> Millis {
+        let back = self.ms_set_back(now);
+        let now = self.moment_of(now.wall).after(if back > SLACK { back } else { 0 });
         if now > at {
             0
         } else {
@@ -104,10 +104,10 @@ impl Clock {
     }
 
     /// By how many ms the wall clock was set back since `reference`. Negative: it was set forward.
-    fn set_back(&self, now: Clocks) -> Millis {
-        self.last_read.map_or(0, |last| {
-            let shown = now.wall.saturating_sub(last.wall);
-            now.steady.since(last.steady).saturating_sub(shown)
+    fn ms_set_back(&self, now: Clocks) -> Millis {
+        self.reference.map_or(0, |reference| {
+            let by_wall = now.wall.saturating_sub(reference.wall);
+            now.steady.since(reference.steady).saturating_sub(by_wall)
         })
     }
 }
@@ -127,11 +127,11 @@ mod tests {
     fn an_alarm_is_on_time_while_the_clock_is_right() {
         let mut clock = Clock::default();
         clock.sync(clocks(WALL, 5_000));
-        let at = clock.when(WALL).after(10);
-        for (gone, until) in [(0, 11), (10, 1), (11, 0), (12, 0)] {
-            assert_eq!(clock.until(at, clocks(WALL + gone, 5_000 + gone)), until);
+        let at = clock.moment_of(WALL).after(10);
+        for (elapsed, until) in [(0, 11), (10, 1), (11, 0), (12, 0)] {
+            assert_eq!(clock.ms_until(at, clocks(WALL + elapsed, 5_000 + elapsed)), until);
         }
-        assert_eq!(clock.until(Moment::PAST, clocks(WALL, 5_000)), 0);
+        assert_eq!(clock.ms_until(Moment::PAST, clocks(WALL, 5_000)), 0);
     }
 
     #[test]
@@ -140,7 +140,7 @@ mod tests {
         for ms in 0..10_000 {
             clock.sync(clocks(WALL + ms + ms % 3, 5_000 + ms));
         }
-        assert_eq!(clock.when(WALL), Moment(WALL));
+        assert_eq!(clock.moment_of(WALL), Moment(WALL));
     }
 
     proptest! {
@@ -154,29 +154,29 @@ mod tests {
         ) {
             let mut clock = Clock::default();
             let (mut wall, mut steady) = (WALL, 5_000);
-            let mut waits = None;
+            let mut timers = None;
             clock.sync(clocks(wall, steady));
-            for (at, (gone, step, looks)) in steps.into_iter().enumerate() {
+            for (at, (elapsed, step, reads_clocks)) in steps.into_iter().enumerate() {
                 if at == begins {
                     // As `Engine::within` does.
                     clock.sync(clocks(wall, steady));
                     let end = wall + wait;
-                    let lasts = clock.when(wall).after(wait);
-                    waits = Some((lasts, clock.when(end), end, steady + wait));
+                    let lasts = clock.moment_of(wall).after(wait);
+                    timers = Some((lasts, clock.moment_of(end), end, steady + wait));
                 }
-                steady += gone;
+                steady += elapsed;
                 // The clock is set at any time, and only the next reading notices it.
-                wall += gone + step;
-                if looks {
+                wall += elapsed + step;
+                if reads_clocks {
                     clock.sync(clocks(wall, steady));
                 }
-                if let Some((lasts, ends, end, over)) = waits {
+                if let Some((lasts, ends, end, over)) = timers {
                     let now = clocks(wall, steady);
                     if steady > over + SLACK {
-                        prop_assert_eq!(clock.until(lasts, now), 0);
+                        prop_assert_eq!(clock.ms_until(lasts, now), 0);
                     }
                     if wall > end + SLACK {
-                        prop_assert_eq!(clock.until(ends, now), 0);
+                        prop_assert_eq!(clock.ms_until(ends, now), 0);
                     }
                 }
             }

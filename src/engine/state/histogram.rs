@@ -29,7 +29,7 @@ impl Histogram {
     pub fn add(&mut self, ms: Millis) {
         let ms = u64::try_from(ms).unwrap_or(0);
         let last = self.counts.len() - 1;
-        self.counts[place(ms).min(last)] += 1;
+        self.counts[part(ms).min(last)] += 1;
         self.total += 1;
         self.longest = self.longest.max(ms);
     }
@@ -38,10 +38,10 @@ impl Histogram {
     pub fn percentile(&self, percent: u64) -> u64 {
         let rank = self.total.saturating_mul(percent).div_ceil(100).max(1);
         let mut counted = 0;
-        for (place, count) in self.counts.iter().enumerate() {
+        for (part, count) in self.counts.iter().enumerate() {
             counted += count;
             if counted >= rank {
-                return middle(place).min(self.longest);
+                return middle(part).min(self.longest);
             }
         }
         0
@@ -54,7 +54,7 @@ impl Histogram {
 }
 
 /// The part of a time in ms.
-fn place(ms: u64) -> usize {
+fn part(ms: u64) -> usize {
     let parts = PARTS as u64;
     if ms < parts {
         return ms as usize;
@@ -64,11 +64,11 @@ fn place(ms: u64) -> usize {
 }
 
 /// The middle of a part, in ms.
-fn middle(place: usize) -> u64 {
-    let Some(doubling) = (place / PARTS).checked_sub(1) else {
-        return place as u64;
+fn middle(part: usize) -> u64 {
+    let Some(doubling) = (part / PARTS).checked_sub(1) else {
+        return part as u64;
     };
-    let first = ((PARTS + place % PARTS) as u64) << doubling;
+    let first = ((PARTS + part % PARTS) as u64) << doubling;
     first + ((1 << doubling) - 1) / 2
 }
 
@@ -92,7 +92,7 @@ mod tests {
             }
         }
         for ms in all {
-            let given = middle(place(ms));
+            let given = middle(part(ms));
             let off = given.abs_diff(ms) as f64;
             assert!(off <= ms as f64 * 0.032, "{ms} is given as {given}");
         }
@@ -102,7 +102,7 @@ mod tests {
     fn parts_follow_each_other_without_gaps() {
         let mut last = 0;
         for ms in 0..1_000_000 {
-            let now = place(ms);
+            let now = part(ms);
             assert!(now == last || now == last + 1, "{ms}: {last}, {now}");
             last = now;
         }

@@ -36,7 +36,7 @@ impl From<LockRef<'_>> for LockId {
 }
 
 /// The name of a lock. Up to 24 bytes, as in most names, need no allocation.
-type LockName = SmallVec<[u8; 24]>;
+type InlineName = SmallVec<[u8; 24]>;
 
 /// The place of a lock in the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,12 +50,12 @@ pub struct Place {
 /// What is remembered of a lock that is held or waited for.
 #[derive(Debug)]
 pub struct Known {
-    name: LockName,
+    name: InlineName,
     due: Moment,
-    token: Option<Box<OfTenure>>,
+    token: Option<Box<WriterToken>>,
     /// The ends of its readers, if it has many.
     pub readers: Option<Box<Readers>>,
-    last: Option<Box<OwnerId>>,
+    last_owner: Option<Box<OwnerId>>,
     /// The hash of its name.
     hash: u32,
     /// The number of live holds at the last snapshot. If the whole lock lapses, so many holds have
@@ -64,12 +64,12 @@ pub struct Known {
     /// The mode at the last snapshot. None: the lock was free.
     pub mode: Option<Mode>,
     /// The lock came from another name or database, and was not refreshed since.
-    pub is_unseen: bool,
+    pub needs_refresh: bool,
 }
 
 /// The last fencing token of the current writer.
 #[derive(Clone, Debug)]
-struct OfTenure {
+struct WriterToken {
     owner: OwnerId,
     token: Token,
 }
@@ -84,7 +84,7 @@ impl Known {
     }
 
     /// Whether one write hold is all that the lock has.
-    pub fn is_written_once(&self) -> bool {
+    pub fn has_single_write(&self) -> bool {
         self.holds == 1 && self.mode == Some(Mode::Write)
     }
 
@@ -100,29 +100,29 @@ impl Known {
 
     /// The last-expiring owner, where announcements name owners.
     pub fn last_owner(&self) -> Option<&OwnerId> {
-        self.last.as_deref()
+        self.last_owner.as_deref()
     }
 
     pub fn set_last_owner(&mut self, last: Option<OwnerId>) {
-        self.last = last.map(Box::new);
+        self.last_owner = last.map(Box::new);
     }
 
     /// The last token of this owner, if it is the current writer.
     pub fn token_of(&self, owner: &[u8]) -> Option<Token> {
-        let of_tenure = self.token.as_ref().filter(|of| *of.owner == *owner);
-        of_tenure.map(|of| of.token)
+        let of_owner = self.token.as_ref().filter(|token| *token.owner == *owner);
+        of_owner.map(|token| token.token)
     }
 
     /// The last remembered token of any owner. 0: none.
     pub fn last_token(&self) -> Token {
-        self.token.as_ref().map_or(0, |of| of.token)
+        self.token.as_ref().map_or(0, |token| token.token)
     }
 
     /// Remembers the token of the current writer.
     pub fn set_token(&mut self, owner: &[u8], token: Token) {
         match &mut self.token {
-            Some(of) if *of.owner == *owner => of.token = token,
-            other => *other = Some(Box::new(OfTenure { owner: owner.into(), token })),
+            Some(current) if *current.owner == *owner => current.token = token,
+            other => *other = Some(Box::new(WriterToken { owner: owner.into(), token })),
         }
     }
 
@@ -137,10 +137,10 @@ impl Known {
 pub struct Memory {
     dbs: Vec<Option<Box<Locks>>>,
     hasher: DefaultHashBuilder,
-    /// The place that was found last. A command needs the same lock several times.
-    last: Cell<Option<Place>>,
+    /// The place that was found last. A command often needs the same lock again.
+    last_found: Cell<Option<Place>>,
     /// Whether a list may be worth packing. `find_sparse` checks it.
-    sparse: bool,
+    may_be_sparse: bool,
 }
 
 /// The locks of one database.
@@ -155,12 +155,12 @@ pub struct Locks {
 const TABLES: usize = 256;
 
 /// Maps a name to an index in the list.
-struct Names([HashTable<Found>; TABLES]);
+struct Names([HashTable<NameEntry>; TABLES]);
 
 /// An index in the list, with the hash of the lock's name. With the hash a table can grow without
 /// reading the names.
 #[derive(Clone, Copy, Debug)]
-struct Found {
+struct NameEntry {
     hash: u32,
     number: u32,
 }
@@ -172,27 +172,27 @@ impl Default for Names {
 }
 
 impl Names {
-    fn of(&self, hash: u32) -> &HashTable<Found> {
+    fn table(&self, hash: u32) -> &HashTable<NameEntry> {
         &self.0[hash as usize % TABLES]
     }
 
-    fn of_mut(&mut self, hash: u32) -> &mut HashTable<Found> {
+    fn table_mut(&mut self, hash: u32) -> &mut HashTable<NameEntry> {
         &mut self.0[hash as usize % TABLES]
     }
 
-    fn add(&mut self, found: Found) {
-        let table = self.of_mut(found.hash);
-        table.insert_unique(spread(found.hash), found, |found| spread(found.hash));
+    fn add(&mut self, entry: NameEntry) {
+        let table = self.table_mut(entry.hash);
+        table.insert_unique(spread(entry.hash), entry, |entry| spread(entry.hash));
     }
 
-    fn remove(&mut self, found: Found) {
-        let table = self.of_mut(found.hash);
-        let is_it = |other: &Found| other.number == found.number;
-        if let Ok(entry) = table.find_entry(spread(found.hash), is_it) {
+    fn remove(&mut self, entry: NameEntry) {
+        let table = self.table_mut(entry.hash);
+        let is_same = |other: &NameEntry| other.number == entry.number;
+        if let Ok(entry) = table.find_entry(spread(entry.hash), is_same) {
             entry.remove();
         }
         if table.len() < table.capacity() / 8 {
-            table.shrink_to(2 * table.len(), |found| spread(found.hash));
+            table.shrink_to(2 * table.len(), |entry| spread(entry.hash));
         }
     }
 
@@ -203,18 +203,18 @@ impl Names {
     }
 
     /// The lock of this entry is at the index `to` now.
-    fn moved(&mut self, found: Found, to: u32) {
-        let is_it = |other: &Found| other.number == found.number;
-        if let Some(entry) = self.of_mut(found.hash).find_mut(spread(found.hash), is_it) {
+    fn set_number(&mut self, entry: NameEntry, to: u32) {
+        let is_same = |other: &NameEntry| other.number == entry.number;
+        if let Some(entry) = self.table_mut(entry.hash).find_mut(spread(entry.hash), is_same) {
             entry.number = to;
         }
     }
 }
 
 impl Memory {
-    /// Whether no lock was ever remembered.
-    pub fn is_empty(&self) -> bool {
-        self.dbs.is_empty()
+    /// Whether any lock was ever remembered.
+    pub fn was_used(&self) -> bool {
+        !self.dbs.is_empty()
     }
 
     /// What is remembered of a lock.
@@ -254,20 +254,20 @@ impl Memory {
         let number = found.map_or_else(
             |hash| {
                 let number = known.add(Known::new(name, hash));
-                names.add(Found { hash, number });
+                names.add(NameEntry { hash, number });
                 number
             },
             |place| place.number,
         );
         let place = Place { db, number };
-        self.last.set(Some(place));
+        self.last_found.set(Some(place));
         (place, known.get_or_insert_with(number, || Known::new(name, hash(&self.hasher, name))))
     }
 
     /// Forgets the last-expiring owners of all locks.
     pub fn forget_last_owners(&mut self) {
         let locks = self.dbs.iter_mut().flatten();
-        locks.flat_map(|locks| locks.known.values_mut()).for_each(|known| known.last = None);
+        locks.flat_map(|locks| locks.known.values_mut()).for_each(|known| known.last_owner = None);
     }
 
     /// Forgets the lock at a place.
@@ -275,15 +275,15 @@ impl Memory {
         let locks = index(place.db).and_then(|index| self.dbs.get_mut(index)?.as_mut());
         if let Some(locks) = locks {
             if let Some(known) = locks.known.remove(place.number) {
-                locks.names.remove(Found { hash: known.hash, number: place.number });
-                self.sparse |= locks.known.is_sparse();
+                locks.names.remove(NameEntry { hash: known.hash, number: place.number });
+                self.may_be_sparse |= locks.known.is_sparse();
             }
         }
     }
 
     /// Removes and returns all locks of a database.
     pub fn take(&mut self, db: i32) -> Option<Box<Locks>> {
-        self.last.set(None);
+        self.last_found.set(None);
         self.dbs.get_mut(index(db)?)?.take()
     }
 
@@ -294,7 +294,7 @@ impl Memory {
 
     /// Exchanges the locks of two databases.
     pub fn swap(&mut self, one: i32, other: i32) {
-        self.last.set(None);
+        self.last_found.set(None);
         if let (Some(one), Some(other)) = (index(one), index(other)) {
             let larger = one.max(other);
             if self.dbs.len() <= larger {
@@ -306,28 +306,28 @@ impl Memory {
 
     /// Whether a list may be worth packing.
     pub fn is_sparse(&self) -> bool {
-        self.sparse
+        self.may_be_sparse
     }
 
     /// A database whose list has too many free places.
     pub fn find_sparse(&mut self) -> Option<i32> {
         let mut dbs = self.dbs.iter().zip(0..);
-        let found = dbs.find_map(|(locks, db)| locks.as_ref()?.known.is_sparse().then_some(db));
-        self.sparse = found.is_some();
-        found
+        let sparse_db = dbs.find_map(|(locks, db)| locks.as_ref()?.known.is_sparse().then_some(db));
+        self.may_be_sparse = sparse_db.is_some();
+        sparse_db
     }
 
     /// Frees a little of the list of a database. Returns the old and the new index of a lock, if it
     /// moved one, and the number of places in the list.
     pub fn pack(&mut self, db: i32) -> (Option<(u32, u32)>, usize) {
-        self.last.set(None);
+        self.last_found.set(None);
         let Some(locks) = index(db).and_then(|index| self.dbs.get_mut(index)?.as_mut()) else {
             return (None, 0);
         };
         let moved = locks.known.pack();
         if let Some((number, to)) = moved {
             if let Some(known) = locks.known.get(to) {
-                locks.names.moved(Found { hash: known.hash, number }, to);
+                locks.names.set_number(NameEntry { hash: known.hash, number }, to);
             }
         }
         (moved, locks.known.places())
@@ -340,26 +340,26 @@ impl Memory {
     /// The place of a lock, or the hash of its name if it is not remembered.
     fn find(&self, lock: LockRef<'_>) -> Result<Place, u32> {
         let LockRef { db, name } = lock;
-        if let Some(place) = self.last.get().filter(|place| place.db == db) {
+        if let Some(place) = self.last_found.get().filter(|place| place.db == db) {
             if self.at(place).is_some_and(|known| known.name.as_slice() == name) {
                 return Ok(place);
             }
         }
         let hash = hash(&self.hasher, name);
         let locks = self.locks(db).ok_or(hash)?;
-        let is_found = |found: &Found| {
-            let known = || locks.known.get(found.number);
-            found.hash == hash && known().is_some_and(|known| known.name.as_slice() == name)
+        let is_found = |entry: &NameEntry| {
+            let known = || locks.known.get(entry.number);
+            entry.hash == hash && known().is_some_and(|known| known.name.as_slice() == name)
         };
-        let found = locks.names.of(hash).find(spread(hash), is_found).ok_or(hash)?;
-        let place = Place { db, number: found.number };
-        self.last.set(Some(place));
+        let entry = locks.names.table(hash).find(spread(hash), is_found).ok_or(hash)?;
+        let place = Place { db, number: entry.number };
+        self.last_found.set(Some(place));
         Ok(place)
     }
 }
 
 impl Locks {
-    /// Frees a part of the locks. False if nothing is left.
+    /// Frees a part of the locks. False if all of them are free.
     pub fn drop_some(&mut self) -> bool {
         self.known.drop_chunk() || self.names.drop_table()
     }
@@ -372,11 +372,11 @@ impl Known {
             due: NEVER,
             token: None,
             readers: None,
-            last: None,
+            last_owner: None,
             hash,
             holds: 0,
             mode: None,
-            is_unseen: false,
+            needs_refresh: false,
         }
     }
 }

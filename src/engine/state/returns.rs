@@ -9,78 +9,78 @@ use std::collections::BTreeSet;
 #[derive(Default)]
 pub struct Returns {
     /// Clients whose connections closed. The holds that are bound to them are ready to be returned.
-    pub clients: BTreeSet<u64>,
+    pub closed_clients: BTreeSet<u64>,
     /// Single holds that are ready to be returned.
-    holds: Vec<TrackedId>,
+    ready: Vec<TrackedId>,
     /// Holds whose return failed. They are tried again.
-    refused: Vec<TrackedId>,
+    failed: Vec<TrackedId>,
     /// When the failed returns are tried again.
     retry_at: Moment,
     /// Whether holds are being returned. No queue is served meanwhile: a hold that is still to be
     /// returned would let other waiters of its owner in.
-    is_under_way: bool,
+    in_progress: bool,
     /// The locks whose queues were delayed meanwhile.
-    freed: Vec<LockId>,
+    delayed: Vec<LockId>,
 }
 
 impl Returns {
     /// Adds a hold that is ready to be returned.
     pub fn add(&mut self, id: TrackedId) {
-        self.holds.push(id);
+        self.ready.push(id);
     }
 
     /// Whether a hold is ready to be returned.
-    pub fn has_some(&self) -> bool {
-        !self.holds.is_empty() || !self.clients.is_empty()
+    pub fn has_ready(&self) -> bool {
+        !self.ready.is_empty() || !self.closed_clients.is_empty()
     }
 
     /// Whether a hold is to be returned, now or later.
     pub fn has_any(&self) -> bool {
-        self.has_some() || !self.refused.is_empty()
+        self.has_ready() || !self.failed.is_empty()
     }
 
     /// When the failed returns are tried again. None: there are none.
     pub fn retry_at(&self) -> Option<Moment> {
-        (!self.refused.is_empty()).then_some(self.retry_at)
+        (!self.failed.is_empty()).then_some(self.retry_at)
     }
 
     /// Makes the failed returns ready, if it is time.
     pub fn retry(&mut self, now: Moment) {
         if now > self.retry_at {
-            self.holds.append(&mut self.refused);
+            self.ready.append(&mut self.failed);
         }
     }
 
     /// Whether the lock's queue must not be served now, because holds are being returned. The lock
     /// is then one of those that `end` returns.
-    pub fn delay(&mut self, lock: &LockId) -> bool {
-        if self.is_under_way && self.freed.last() != Some(lock) {
-            self.freed.push(lock.clone());
+    pub fn delay_queue(&mut self, lock: &LockId) -> bool {
+        if self.in_progress && self.delayed.last() != Some(lock) {
+            self.delayed.push(lock.clone());
         }
-        self.is_under_way
+        self.in_progress
     }
 
     /// Begins to return holds: queues are delayed from now on.
     pub fn begin(&mut self) {
-        self.is_under_way = true;
+        self.in_progress = true;
     }
 
     /// Ends returning holds for now. Returns the locks whose queues were delayed.
     pub fn end(&mut self) -> Vec<LockId> {
-        self.is_under_way = false;
-        std::mem::take(&mut self.freed)
+        self.in_progress = false;
+        std::mem::take(&mut self.delayed)
     }
 
     /// Takes a single hold that is ready to be returned.
     pub fn pop(&mut self) -> Option<TrackedId> {
-        self.holds.pop()
+        self.ready.pop()
     }
 
     /// Adds a hold whose return failed. The first such hold decides when all are tried again.
-    pub fn refuse(&mut self, id: TrackedId, retry_at: Moment) {
-        if self.refused.is_empty() {
+    pub fn add_failed(&mut self, id: TrackedId, retry_at: Moment) {
+        if self.failed.is_empty() {
             self.retry_at = retry_at;
         }
-        self.refused.push(id);
+        self.failed.push(id);
     }
 }

@@ -93,7 +93,7 @@ enum Phase {
     Moving,
     /// Places that do not exist any more are removed from `free`. The list is done up to this
     /// index.
-    Listing(usize),
+    Cleaning(usize),
 }
 
 impl<T> Default for Slab<T> {
@@ -164,13 +164,13 @@ impl<T> Slab<T> {
     /// Does one step of packing, at a cost that does not depend on the number of values. Returns
     /// the old and the new place of a value, if it moved one.
     pub fn pack(&mut self) -> Option<(u32, u32)> {
-        if let Phase::Listing(next) = self.phase {
-            self.phase = self.list(next);
+        if let Phase::Cleaning(next) = self.phase {
+            self.phase = self.clean_free(next);
             return None;
         }
         let moved = self.move_last();
         let is_packed = self.free_places() <= self.used / 8 + CHUNK;
-        self.phase = if is_packed { Phase::Listing(0) } else { Phase::Moving };
+        self.phase = if is_packed { Phase::Cleaning(0) } else { Phase::Moving };
         moved
     }
 
@@ -192,16 +192,16 @@ impl<T> Slab<T> {
     }
 
     /// Removes one place from `free` if it does not exist any more.
-    fn list(&mut self, next: usize) -> Phase {
+    fn clean_free(&mut self, next: usize) -> Phase {
         match self.free.get(next) {
             None => Phase::Idle,
-            Some(place) if self.is_free(*place) => Phase::Listing(next + 1),
+            Some(place) if self.is_free(*place) => Phase::Cleaning(next + 1),
             Some(_) => {
                 let last = self.free.pop();
                 if let (Some(place), Some(last)) = (self.free.get_mut(next), last) {
                     *place = last;
                 }
-                Phase::Listing(next)
+                Phase::Cleaning(next)
             }
         }
     }

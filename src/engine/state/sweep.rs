@@ -28,13 +28,13 @@ pub struct Sweeping {
     pub db: i32,
     pub walk: ffi::Sweep,
     /// The number of keys in the databases that are finished.
-    pub met: u64,
+    pub keys_done: u64,
     /// The number of keys in all databases when the sweep began. None until its first step.
-    pub keys: Option<u64>,
+    pub total_keys: Option<u64>,
     /// The names of hashes that are not examined yet.
     pub found: Vec<Vec<u8>>,
     /// Whether the walk through this database has more steps.
-    pub more: bool,
+    pub has_more: bool,
     /// When the next step is due.
     pub due: Moment,
 }

@@ -89,22 +89,22 @@ pub struct Tracked {
 /// All tracked holds.
 #[derive(Default)]
 pub struct TrackedHolds {
-    last: TrackedId,
+    last_id: TrackedId,
     /// The last id that was added before the present use case began.
-    before: TrackedId,
-    all: HashMap<TrackedId, Tracked>,
-    of_client: HashMap<u64, BTreeSet<TrackedId>>,
-    of_lock: HashMap<LockId, OfLock>,
+    last_before_work: TrackedId,
+    by_id: HashMap<TrackedId, Tracked>,
+    by_client: HashMap<u64, BTreeSet<TrackedId>>,
+    by_lock: HashMap<LockId, LockHolds>,
 }
 
 /// The tracked holds on one lock.
 #[derive(Default)]
-struct OfLock {
+struct LockHolds {
     owners: HashMap<OwnerId, Ids>,
     /// The last owner whose write hold was tracked here. The hold may have ended.
     writer: Option<OwnerId>,
     /// Whether an external change happened since the last refresh.
-    in_doubt: bool,
+    is_doubtful: bool,
 }
 
 impl Equivalent<LockId> for LockRef<'_> {
@@ -116,60 +116,60 @@ impl Equivalent<LockId> for LockRef<'_> {
 impl TrackedHolds {
     /// Whether no hold is tracked.
     pub fn is_empty(&self) -> bool {
-        self.all.is_empty()
+        self.by_id.is_empty()
     }
 
     /// The number of holds that are bound to a connection.
     pub fn sessions(&self) -> usize {
-        self.of_client.values().map(BTreeSet::len).sum()
+        self.by_client.values().map(BTreeSet::len).sum()
     }
 
     /// Marks the begin of a use case, for [`TrackedHolds::of_lock_before`].
     pub fn begin_work(&mut self) {
-        self.before = self.last;
+        self.last_before_work = self.last_id;
     }
 
     /// The holds on a lock that were tracked before the present use case began.
-    pub fn of_lock_before(&self, lock: LockRef<'_>) -> Vec<TrackedId> {
-        self.of_lock(lock).into_iter().filter(|id| *id <= self.before).collect()
+    pub fn of_lock_before_work(&self, lock: LockRef<'_>) -> Vec<TrackedId> {
+        self.of_lock(lock).into_iter().filter(|id| *id <= self.last_before_work).collect()
     }
 
     /// Begins to track a hold. It is bound to no connection, and its client knows it.
     pub fn add(&mut self, lock: LockId, owner: OwnerId, hold: Hold) -> TrackedId {
-        self.last += 1;
-        let id = self.last;
-        let of_lock = self.of_lock.entry(lock.clone()).or_default();
+        self.last_id += 1;
+        let id = self.last_id;
+        let of_lock = self.by_lock.entry(lock.clone()).or_default();
         if hold == Hold::Write {
             of_lock.writer = Some(owner.clone());
         }
         of_lock.owners.entry(owner.clone()).or_default().push(id);
         let (session, delivery, is_lost) = (None, Delivery::Delivered, false);
-        self.all.insert(id, Tracked { lock, owner, hold, session, delivery, is_lost });
+        self.by_id.insert(id, Tracked { lock, owner, hold, session, delivery, is_lost });
         id
     }
 
     /// A tracked hold. None: it has ended.
     pub fn get(&self, id: TrackedId) -> Option<&Tracked> {
-        self.all.get(&id)
+        self.by_id.get(&id)
     }
 
     /// Changes the number or the kind of a hold.
-    pub fn rename(&mut self, id: TrackedId, hold: Hold) {
-        if let Some(tracked) = self.all.get_mut(&id) {
+    pub fn set_hold(&mut self, id: TrackedId, hold: Hold) {
+        if let Some(tracked) = self.by_id.get_mut(&id) {
             tracked.hold = hold;
         }
     }
 
     /// Changes whether the client knows of the hold.
     pub fn set_delivery(&mut self, id: TrackedId, delivery: Delivery) {
-        if let Some(tracked) = self.all.get_mut(&id) {
+        if let Some(tracked) = self.by_id.get_mut(&id) {
             tracked.delivery = delivery;
         }
     }
 
     /// Changes whether the hold is to be returned.
     pub fn set_lost(&mut self, id: TrackedId, is_lost: bool) {
-        if let Some(tracked) = self.all.get_mut(&id) {
+        if let Some(tracked) = self.by_id.get_mut(&id) {
             tracked.is_lost = is_lost;
         }
     }
@@ -177,7 +177,7 @@ impl TrackedHolds {
     /// Binds a hold to another connection, or to none. A hold that gets bound is not to be returned
     /// any more.
     pub fn bind(&mut self, id: TrackedId, session: Option<Session>) {
-        let Some(tracked) = self.all.get_mut(&id) else {
+        let Some(tracked) = self.by_id.get_mut(&id) else {
             return;
         };
         let before = std::mem::replace(&mut tracked.session, session);
@@ -188,15 +188,15 @@ impl TrackedHolds {
         }
         self.forget_client(id, before);
         if let Some(session) = session {
-            self.of_client.entry(session.client).or_default().insert(id);
+            self.by_client.entry(session.client).or_default().insert(id);
         }
     }
 
     /// Stops tracking a hold that has ended or needs it no more.
     pub fn remove(&mut self, id: TrackedId) -> Option<Tracked> {
-        let tracked = self.all.remove(&id)?;
+        let tracked = self.by_id.remove(&id)?;
         self.forget_client(id, tracked.session);
-        if let Some(lock) = self.of_lock.get_mut(&tracked.lock) {
+        if let Some(lock) = self.by_lock.get_mut(&tracked.lock) {
             if let Some(ids) = lock.owners.get_mut(&tracked.owner) {
                 ids.retain(|other| *other != id);
                 if ids.is_empty() {
@@ -204,11 +204,11 @@ impl TrackedHolds {
                 }
             }
             if lock.owners.is_empty() {
-                self.of_lock.remove(&tracked.lock);
-                give_room_back(&mut self.of_lock);
+                self.by_lock.remove(&tracked.lock);
+                give_room_back(&mut self.by_lock);
             }
         }
-        give_room_back(&mut self.all);
+        give_room_back(&mut self.by_id);
         Some(tracked)
     }
 
@@ -216,34 +216,34 @@ impl TrackedHolds {
         let Some(Session { client, .. }) = session else {
             return;
         };
-        if let Some(ids) = self.of_client.get_mut(&client) {
+        if let Some(ids) = self.by_client.get_mut(&client) {
             ids.remove(&id);
             if ids.is_empty() {
-                self.of_client.remove(&client);
-                give_room_back(&mut self.of_client);
+                self.by_client.remove(&client);
+                give_room_back(&mut self.by_client);
             }
         }
     }
 
     /// The holds that are bound to a client's connection.
     pub fn of_client(&self, client: u64) -> impl Iterator<Item = TrackedId> + '_ {
-        self.of_client.get(&client).into_iter().flatten().copied()
+        self.by_client.get(&client).into_iter().flatten().copied()
     }
 
     /// Whether any hold on the lock is tracked.
     pub fn has(&self, lock: LockRef<'_>) -> bool {
-        !self.is_empty() && self.of_lock.contains_key(&lock)
+        !self.is_empty() && self.by_lock.contains_key(&lock)
     }
 
     /// The tracked holds on a lock.
     pub fn of_lock(&self, lock: LockRef<'_>) -> Vec<TrackedId> {
-        let owners = self.of_lock.get(&lock).into_iter().flat_map(|of| of.owners.values());
+        let owners = self.by_lock.get(&lock).into_iter().flat_map(|of| of.owners.values());
         owners.flatten().copied().collect()
     }
 
     /// An owner's tracked holds on a lock, the oldest first.
     pub fn of_owner(&self, lock: LockRef<'_>, owner: &[u8]) -> &[TrackedId] {
-        let ids = self.of_lock.get(&lock).and_then(|of| of.owners.get(owner));
+        let ids = self.by_lock.get(&lock).and_then(|of| of.owners.get(owner));
         ids.map_or(&[], SmallVec::as_slice)
     }
 
@@ -254,35 +254,35 @@ impl TrackedHolds {
         owner: &[u8],
     ) -> impl DoubleEndedIterator<Item = (TrackedId, &'t Tracked)> {
         let ids = self.of_owner(lock, owner).iter();
-        ids.filter_map(|id| Some((*id, self.all.get(id)?)))
+        ids.filter_map(|id| Some((*id, self.by_id.get(id)?)))
     }
 
     /// The last owner whose write hold on the lock was tracked. The hold may have ended.
     pub fn writer(&self, lock: LockRef<'_>) -> Option<&OwnerId> {
-        self.of_lock.get(&lock)?.writer.as_ref()
+        self.by_lock.get(&lock)?.writer.as_ref()
     }
 
     /// Marks the holds on a lock for a comparison with the keys, after an external change.
-    pub fn doubt(&mut self, lock: LockRef<'_>) {
+    pub fn mark_doubtful(&mut self, lock: LockRef<'_>) {
         if !self.is_empty() {
-            if let Some(of) = self.of_lock.get_mut(&lock) {
-                of.in_doubt = true;
+            if let Some(of) = self.by_lock.get_mut(&lock) {
+                of.is_doubtful = true;
             }
         }
     }
 
     /// Returns the owners whose holds on a lock are marked for a comparison, and clears the mark.
-    pub fn take_doubtful(&mut self, lock: LockRef<'_>) -> Vec<OwnerId> {
-        let Some(of) = self.of_lock.get_mut(&lock).filter(|of| of.in_doubt) else {
+    pub fn take_doubtful_owners(&mut self, lock: LockRef<'_>) -> Vec<OwnerId> {
+        let Some(of) = self.by_lock.get_mut(&lock).filter(|of| of.is_doubtful) else {
             return Vec::new();
         };
-        of.in_doubt = false;
+        of.is_doubtful = false;
         of.owners.keys().cloned().collect()
     }
 
     /// The locks of a database that have tracked holds. None: of all databases.
     pub fn locks(&self, db: Option<i32>) -> Vec<LockId> {
-        self.of_lock.keys().filter(|lock| db.is_none_or(|db| lock.db == db)).cloned().collect()
+        self.by_lock.keys().filter(|lock| db.is_none_or(|db| lock.db == db)).cloned().collect()
     }
 
     /// Moves the holds of locks that got another name or database. All moves happen at once,
@@ -291,15 +291,15 @@ impl TrackedHolds {
     pub fn relocate(&mut self, moves: impl IntoIterator<Item = (LockId, LockId)>) {
         let taken: Vec<_> = moves
             .into_iter()
-            .filter_map(|(from, to)| Some((self.of_lock.remove(&from)?, to)))
+            .filter_map(|(from, to)| Some((self.by_lock.remove(&from)?, to)))
             .collect();
         for (of, to) in taken {
             for id in of.owners.values().flatten() {
-                if let Some(tracked) = self.all.get_mut(id) {
+                if let Some(tracked) = self.by_id.get_mut(id) {
                     tracked.lock = to.clone();
                 }
             }
-            self.of_lock.insert(to, of);
+            self.by_lock.insert(to, of);
         }
     }
 }
@@ -350,8 +350,8 @@ mod tests {
         for id in ids.into_iter().rev() {
             all.remove(id);
         }
-        assert!(all.all.capacity() < 100, "{}", all.all.capacity());
-        assert!(all.of_client.capacity() < 100, "{}", all.of_client.capacity());
+        assert!(all.by_id.capacity() < 100, "{}", all.by_id.capacity());
+        assert!(all.by_client.capacity() < 100, "{}", all.by_client.capacity());
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::core::Millis;
 /// The number of slots of a level: one per bit of a `u64`.
 const SLOTS: usize = 64;
 
-/// The number of bits of a time that a level looks up.
+/// The number of bits of a time that choose the slot in a level.
 const BITS: u32 = 6;
 
 /// Enough levels for all 64 bits of a time.
@@ -60,7 +60,7 @@ struct Link {
     /// [`NONE`]: the place has no time.
     before: u32,
     /// The next place in the list.
-    behind: u32,
+    after: u32,
 }
 
 impl Default for Wheel {
@@ -82,9 +82,9 @@ impl Wheel {
     pub fn set(&mut self, place: u32, at: Millis) {
         self.clear(place);
         while self.links.len() <= place as usize {
-            self.links.push(Link { at: 0, before: NONE, behind: NONE });
+            self.links.push(Link { at: 0, before: NONE, after: NONE });
         }
-        self.stand(place, u64::try_from(at).unwrap_or(0));
+        self.insert(place, u64::try_from(at).unwrap_or(0));
     }
 
     /// Clears the time of a place, if it has one.
@@ -92,34 +92,34 @@ impl Wheel {
         let Some(link) = self.links.get_mut(place as usize) else {
             return;
         };
-        let Link { before, behind, .. } = *link;
+        let Link { before, after, .. } = *link;
         if before == NONE {
             return;
         }
         link.before = NONE;
-        if let Some(next) = self.links.get_mut(behind as usize) {
+        if let Some(next) = self.links.get_mut(after as usize) {
             next.before = before;
         }
         if before & SLOT == 0 {
             if let Some(last) = self.links.get_mut(before as usize) {
-                last.behind = behind;
+                last.after = after;
             }
             return;
         }
         let (level, slot) = ((before & !SLOT) as usize / SLOTS, before as usize % SLOTS);
-        self.heads[level][slot] = behind;
-        if behind == NONE {
-            self.empty(level, slot);
+        self.heads[level][slot] = after;
+        if after == NONE {
+            self.mark_empty(level, slot);
         }
     }
 
     /// Moves the time of one place to another, and removes the places from `places` on.
     pub fn pack(&mut self, moved: Option<(u32, u32)>, places: usize) {
         if let Some((from, to)) = moved {
-            let stands = self.links.get(from as usize).filter(|link| link.before != NONE);
-            if let Some(at) = stands.map(|link| link.at) {
+            let link = self.links.get(from as usize).filter(|link| link.before != NONE);
+            if let Some(at) = link.map(|link| link.at) {
                 self.clear(from);
-                self.stand(to, at);
+                self.insert(to, at);
             }
         }
         while self.links.len() > places {
@@ -131,7 +131,7 @@ impl Wheel {
     /// None: there are no times.
     pub fn first(&self) -> Option<Millis> {
         let (level, slot) = self.first_slot()?;
-        let first = if self.moving.is_some() { self.now } else { self.start(level, slot) };
+        let first = if self.moving.is_some() { self.now } else { self.slot_start(level, slot) };
         Some(Millis::try_from(first).unwrap_or(Millis::MAX))
     }
 
@@ -142,12 +142,13 @@ impl Wheel {
             let place = self.heads[level][slot];
             if let Some(&Link { at, .. }) = self.links.get(place as usize) {
                 self.clear(place);
-                self.stand(place, at);
+                self.insert(place, at);
                 return Step::Moved;
             }
             self.moving = None;
         }
-        let first = self.first_slot().map(|(level, slot)| (level, slot, self.start(level, slot)));
+        let first =
+            self.first_slot().map(|(level, slot)| (level, slot, self.slot_start(level, slot)));
         let Some((level, slot, start)) = first.filter(|(.., start)| *start < now) else {
             // The wheel stops before `now`: the first slot may begin there.
             self.now = self.now.max(now.saturating_sub(1));
@@ -163,30 +164,30 @@ impl Wheel {
         Step::Due(place)
     }
 
-    /// Frees a part of the wheel. False if nothing is left.
+    /// Frees a part of the wheel. False if all of it is free.
     pub fn drop_some(&mut self) -> bool {
         self.links.drop_chunk()
     }
 
     /// Adds a place to the slot of its time. A time that is over goes to the current slot.
-    fn stand(&mut self, place: u32, time: u64) {
+    fn insert(&mut self, place: u32, time: u64) {
         let at = time.max(self.now);
         let differs = (at ^ self.now) | (SLOTS as u64 - 1);
         let level = (differs.ilog2() / BITS) as usize;
         let slot = (at >> (level as u32 * BITS)) as usize % SLOTS;
-        let behind = std::mem::replace(&mut self.heads[level][slot], place);
-        if let Some(next) = self.links.get_mut(behind as usize) {
+        let after = std::mem::replace(&mut self.heads[level][slot], place);
+        if let Some(next) = self.links.get_mut(after as usize) {
             next.before = place;
         }
         let before = SLOT | (level * SLOTS + slot) as u32;
         if let Some(link) = self.links.get_mut(place as usize) {
-            *link = Link { at: time, before, behind };
+            *link = Link { at: time, before, after };
         }
         self.occupied[level] |= 1 << slot;
         self.levels |= 1 << level;
     }
 
-    fn empty(&mut self, level: usize, slot: usize) {
+    fn mark_empty(&mut self, level: usize, slot: usize) {
         self.occupied[level] &= !(1 << slot);
         if self.occupied[level] == 0 {
             self.levels &= !(1 << level);
@@ -204,7 +205,7 @@ impl Wheel {
     }
 
     /// The ms at which a slot begins, but not before `now`.
-    fn start(&self, level: usize, slot: usize) -> u64 {
+    fn slot_start(&self, level: usize, slot: usize) -> u64 {
         let below = level as u32 * BITS;
         let above = below + BITS;
         let high = self.now.checked_shr(above).map_or(0, |high| high << above);
@@ -301,14 +302,14 @@ mod tests {
         wheel.set(1, 1_000_000);
         wheel.set(2, 1_030_000);
         let mut wakes = 0;
-        let mut rung = Vec::new();
+        let mut fired = Vec::new();
         while let Some(first) = wheel.first() {
             wakes += 1;
             while let Some(place) = wheel.take_before(first + 1) {
-                rung.push((place, first));
+                fired.push((place, first));
             }
         }
-        assert_eq!(rung, [(1, 1_000_000), (2, 1_030_000)]);
+        assert_eq!(fired, [(1, 1_000_000), (2, 1_030_000)]);
         assert!(wakes <= 8, "{wakes}");
     }
 
