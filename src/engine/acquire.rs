@@ -2,7 +2,7 @@
 
 use super::request::{AcquireRequest, Acquired, Terms};
 use super::state::Grant;
-use super::tracking::Returned;
+use super::tracking::GivenUp;
 use super::transaction::LockTxn;
 use super::{end_of, Engine, Error};
 use crate::core::{
@@ -30,8 +30,8 @@ pub(super) struct Refused {
 
 impl Engine {
     /// Runs RLOCK, WLOCK and UPGRADE. A request that has to wait enters the queue, and then `block`
-    /// blocks its client. `block` returns false if the server does not let the client block; the
-    /// request then leaves the queue and is refused.
+    /// blocks its client. Fails with DEADLOCK if it would wait for itself. `block` returns false if
+    /// the server does not let the client block; the request then leaves the queue and is refused.
     pub fn acquire(
         &mut self,
         ctx: Ctx<'_>,
@@ -60,9 +60,9 @@ impl Engine {
             let snapshot = txn.snapshot(&owner, ReadScope::Ends)?;
             let after = core::downgrade(&snapshot.lock, end);
             let after = txn.if_held(&snapshot, &owner, after)?;
-            let returned = txn.engine.choose_downgraded(txn.store, owner.bytes(), &snapshot);
-            txn.commit_return(&snapshot, &owner, &after, returned)?;
-            if let Returned::Downgraded(Some(id)) = returned {
+            let given_up = txn.engine.choose_downgraded(txn.store, owner.bytes(), &snapshot);
+            txn.commit_giving_up(&snapshot, &owner, &after, given_up)?;
+            if let GivenUp::Downgraded(Some(id)) = given_up {
                 txn.engine.renew_downgraded(ctx, id, lease);
             }
             txn.engine.rely_on_highest(txn.store, &snapshot, &owner, &after);

@@ -3,7 +3,7 @@
 
 use super::request::Terms;
 use super::state::{Hold, Tracked, TrackedId};
-use super::tracking::Returned;
+use super::tracking::GivenUp;
 use super::Engine;
 use crate::core::{self, Kind, Which};
 use crate::ffi::Ctx;
@@ -66,16 +66,17 @@ impl Engine {
     }
 
     /// The hold that UNLOCK releases: first a session hold of the calling connection, then a plain
-    /// hold, then a hold of another connection. Among equals it is the one with the highest number.
+    /// hold, then a hold of another connection. Among equals it is the read hold with the highest
+    /// number, or the newest write hold. With ALL it is every hold.
     pub(super) fn choose_released(
         &self,
         store: &Store<'_>,
         owner: &[u8],
         snapshot: &Snapshot,
         which: Which,
-    ) -> Returned {
+    ) -> GivenUp {
         let Some(kind) = core::kind_to_release(&snapshot.lock, which) else {
-            return Returned::All;
+            return GivenUp::All;
         };
         let tracked = self.tracked.holds_of(store.lock(), owner);
         let bound: Vec<(TrackedId, Hold, u64)> = tracked
@@ -88,7 +89,7 @@ impl Engine {
                 let own = bound.iter().rfind(|(.., of)| Some(*of) == client);
                 let plain = snapshot.lock.own.writes > bound.len() as u64;
                 let others = bound.last().filter(|_| !plain);
-                Returned::Write(own.or(others).map(|(id, ..)| *id))
+                GivenUp::Write(own.or(others).map(|(id, ..)| *id))
             }
             Kind::Read => {
                 let mut priorities = vec![1_u8; snapshot.lock.own.reads.len()];
@@ -103,7 +104,7 @@ impl Engine {
                     }
                 }
                 let best = (0..priorities.len()).max_by_key(|rank| (priorities[*rank], *rank));
-                best.map_or(Returned::Nothing, Returned::Read)
+                best.map_or(GivenUp::Nothing, GivenUp::Read)
             }
         }
     }
@@ -115,12 +116,12 @@ impl Engine {
         store: &Store<'_>,
         owner: &[u8],
         snapshot: &Snapshot,
-    ) -> Returned {
+    ) -> GivenUp {
         if !self.tracked.has(store.lock()) {
-            return Returned::Downgraded(None);
+            return GivenUp::Downgraded(None);
         }
         let chosen = match self.choose_released(store, owner, snapshot, Which::One(Kind::Write)) {
-            Returned::Write(chosen) => chosen,
+            GivenUp::Write(chosen) => chosen,
             _ => None,
         };
         // `choose_released` returns None for a plain hold. A plain hold may still be tracked,
@@ -128,7 +129,7 @@ impl Engine {
         let is_write = |(_, tracked): &(TrackedId, &Tracked)| tracked.hold == Hold::Write;
         let writes = || self.tracked.holds_of(store.lock(), owner).filter(is_write);
         let all_tracked = writes().count() as u64 >= snapshot.lock.own.writes;
-        Returned::Downgraded(chosen.or_else(|| {
+        GivenUp::Downgraded(chosen.or_else(|| {
             let mut plain = writes().filter(|(_, tracked)| tracked.session.is_none());
             plain.next_back().filter(|_| all_tracked).map(|(id, _)| id)
         }))

@@ -27,8 +27,8 @@ impl Engine {
             self.try_unserved(ctx, &pass);
         }
         loop {
-            // Without writes, only waiters time out. The same holds until all holds are returned: a
-            // queue must not be served when only some of them are.
+            // Without writes, only waiters time out. The same applies until all returns are done: a
+            // queue must not be served after only some of them.
             let next = match may_write && !self.returns.has_ready() {
                 true => self.timers.next(pass.now),
                 false => self.timers.next_waiter(pass.now),
@@ -44,7 +44,7 @@ impl Engine {
             }
         }
         if may_write && !self.timers.unfinished && std::mem::take(&mut self.waits.needs_search) {
-            // Every waiter that can be granted has been granted: what remains may be a circle.
+            // Every waiter that can be granted has been granted. The others may form circles.
             self.step(|engine| engine.break_all_circles(ctx, &pass));
         }
         self.collect_garbage(&pass);
@@ -131,7 +131,7 @@ impl Engine {
 
     /// Answers all waiters of a server that is not a primary with an error. Most servers have
     /// unblocked them by now. Valkey 9 in a cluster has not: it only redirects clients that wait
-    /// for a key of its own blocking commands.
+    /// for a key in a command of its own.
     fn fail_all_waiters(&mut self, pass: &Pass) {
         while let Some(id) = self.waits.first() {
             if pass.is_over() {

@@ -1,5 +1,5 @@
 //! Fencing tokens. A write hold comes with a number that its holder sends along with each write.
-//! The storage rejects a write whose token is smaller than the largest token so far.
+//! The storage rejects a write whose token is smaller than one that came before.
 
 use super::state::Known;
 use super::{Engine, Error};

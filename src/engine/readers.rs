@@ -1,9 +1,9 @@
 //! The ends of a lock's readers, remembered for locks with many of them.
 //!
 //! A lock with few holders is read as a whole whenever that is needed. With thousands of readers
-//! each UNLOCK would then take longer the more readers there are. So the engine remembers their
-//! ends. They are a hint: the engine compares them with the keys before it relies on them, and
-//! forgets them if they differ or after an external change.
+//! that would make each UNLOCK slower the more readers there are. So the engine remembers their
+//! ends. The ends are a hint: the engine compares them with the keys before it relies on them, and
+//! forgets them if they differ from the keys or after an external change.
 
 use super::state::Readers;
 use super::Engine;

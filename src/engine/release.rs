@@ -1,7 +1,7 @@
 //! Releases, renews and breaks locks: UNLOCK, RENEW, FORCEUNLOCK.
 
 use super::schedule::Reschedule;
-use super::tracking::Returned;
+use super::tracking::GivenUp;
 use super::transaction::LockTxn;
 use super::{end_of, Engine, Error};
 use crate::core::{self, End, Lock, Millis, Mode, Which};
@@ -9,7 +9,8 @@ use crate::ffi::{Ctx, Str};
 use crate::store::{Forced, Owner, ReadScope, Store, What};
 
 impl Engine {
-    /// Runs UNLOCK. True if the lock had no holds after the release; a waiter may hold it by now.
+    /// Runs UNLOCK. Fails with NOTHELD if the owner has nothing to release. True if the lock had no
+    /// holds after the release; a waiter may hold it by now.
     pub fn release(
         &mut self,
         ctx: Ctx<'_>,
@@ -89,17 +90,17 @@ impl LockTxn<'_, '_> {
         let is_tracked = self.engine.tracked.has(self.store.lock());
         let scope = if is_tracked { ReadScope::Ends } else { ReadScope::Release };
         let snapshot = self.snapshot(owner, scope)?;
-        let returned = match is_tracked {
+        let given_up = match is_tracked {
             true => self.engine.choose_released(self.store, owner.bytes(), &snapshot, which),
-            false => Returned::Nothing,
+            false => GivenUp::Nothing,
         };
-        let rank = match returned {
-            Returned::Read(rank) => Some(rank),
+        let rank = match given_up {
+            GivenUp::Read(rank) => Some(rank),
             _ => None,
         };
         let after = core::release(&snapshot.lock, which, rank);
         let after = self.if_held(&snapshot, owner, after)?;
-        self.commit_return(&snapshot, owner, &after, returned)?;
+        self.commit_giving_up(&snapshot, owner, &after, given_up)?;
         self.engine.statistics.count_released(snapshot.lock.own.count() - after.own.count());
         Ok(after)
     }

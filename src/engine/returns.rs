@@ -3,7 +3,7 @@
 use super::intervals;
 use super::pass::Pass;
 use super::state::{Delivery, Hold, Session, TrackedId};
-use super::tracking::Returned;
+use super::tracking::GivenUp;
 use super::{Engine, Error};
 use crate::core::{self, Kind, Which};
 use crate::ffi::{Access, Ctx, Text};
@@ -117,20 +117,20 @@ impl Engine {
             return Ok(());
         };
         let is_delivered = tracked.delivery == Delivery::Delivered;
-        let (kind, rank, returned) = match tracked.hold {
+        let (kind, rank, given_up) = match tracked.hold {
             Hold::Read(number) => match snapshot.rank_of(number) {
-                Some(rank) => (Kind::Read, Some(rank), Returned::Read(rank)),
-                None => (Kind::Read, None, Returned::Nothing),
+                Some(rank) => (Kind::Read, Some(rank), GivenUp::Read(rank)),
+                None => (Kind::Read, None, GivenUp::Nothing),
             },
-            Hold::Write if snapshot.lock.own.writes == 0 => (Kind::Write, None, Returned::Nothing),
-            Hold::Write => (Kind::Write, None, Returned::Write(Some(id))),
+            Hold::Write if snapshot.lock.own.writes == 0 => (Kind::Write, None, GivenUp::Nothing),
+            Hold::Write => (Kind::Write, None, GivenUp::Write(Some(id))),
         };
-        if returned == Returned::Nothing {
+        if given_up == GivenUp::Nothing {
             // The hold has lapsed: the commit removes it.
             return txn.commit(&snapshot, &owner, &snapshot.lock);
         }
         let after = core::release(&snapshot.lock, Which::One(kind), rank)?;
-        txn.commit_return(&snapshot, &owner, &after, returned)?;
+        txn.commit_giving_up(&snapshot, &owner, &after, given_up)?;
         txn.store.notice(What::Released);
         if is_delivered {
             txn.engine.statistics.disconnect_releases += 1;

@@ -8,7 +8,8 @@ use crate::store::{LockRef, Store};
 
 impl Engine {
     /// Updates what is remembered of a lock, and schedules its next refresh. `holds` maps the old
-    /// number of holds to the new one. `earliest` is the first end among the holds of `after`.
+    /// number of holds to the new one. `earliest` is the first known end among the holds of
+    /// `after`.
     pub(super) fn remember(
         &mut self,
         store: &Store<'_>,
@@ -107,8 +108,9 @@ impl Engine {
 /// How a commit or a refresh changes the timer of a lock.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reschedule {
-    /// Sets the timer to the given time, even if that is later. Only for a refresh: it has read all
-    /// holds, and serving the queue adds the times of the queue.
+    /// Sets the timer to the given time, even if that is later. Only where the ends of all holds
+    /// are known: in a refresh and in a FORCEUNLOCK. The queue adds its own times when it is
+    /// served.
     Exactly,
     /// Keeps an earlier time that is set, because some holds were not read.
     NotLater,

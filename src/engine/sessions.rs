@@ -27,9 +27,9 @@ impl Engine {
         let mut store = match Store::open(db, &key, Access::Write) {
             Err(store::Error::TryAgain) => return self.renew_migrating(db, &key, &owner, id),
             Ok(store) if store.may_write() => store,
-            // The server refuses writes, for example because it lost its replicas. Another owner
-            // may hold the lock on another node, so a renewal is not forced. If this lasts, the
-            // hold ends with its lease.
+            // The server would refuse a RENEW now, for example because it lost its replicas.
+            // Another owner may hold the lock on another node. So the renewal is tried later; if
+            // this lasts, the hold ends with its lease.
             _ => {
                 self.bind(
                     id,

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 
 /// What an owner gives up by a commit. Lapsed holds are not included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Returned {
+pub(super) enum GivenUp {
     Nothing,
     /// The live read hold with this rank, counted from 0.
     Read(usize),
@@ -24,13 +24,13 @@ pub(super) enum Returned {
     Downgraded(Option<TrackedId>),
 }
 
-impl Returned {
+impl GivenUp {
     /// The new rank of a read hold after the commit. None: the hold is given up.
     fn rank_after(self, rank: usize) -> Option<usize> {
         match self {
-            Returned::All => None,
-            Returned::Read(returned) if returned == rank => None,
-            Returned::Read(returned) if returned < rank => Some(rank - 1),
+            GivenUp::All => None,
+            GivenUp::Read(given_up) if given_up == rank => None,
+            GivenUp::Read(given_up) if given_up < rank => Some(rank - 1),
             _ => Some(rank),
         }
     }
@@ -115,7 +115,7 @@ impl Engine {
         owner: &[u8],
         snapshot: &Snapshot,
         after: &Lock,
-        returned: Returned,
+        given_up: GivenUp,
     ) {
         let lock = store.lock();
         if !self.tracked.has(lock) {
@@ -136,12 +136,12 @@ impl Engine {
             self.follow_reads(lock, other, number_after);
         }
         self.follow_reads(lock, owner, |number| {
-            let rank = snapshot.rank_of(number).and_then(|rank| returned.rank_after(rank))?;
+            let rank = snapshot.rank_of(number).and_then(|rank| given_up.rank_after(rank))?;
             snapshot.numbers(after.own.reads.len()).nth(rank)
         });
-        match returned {
-            Returned::Write(Some(id)) => self.untrack(id),
-            Returned::Downgraded(Some(id)) if snapshot.lock.own.reads.is_empty() => {
+        match given_up {
+            GivenUp::Write(Some(id)) => self.untrack(id),
+            GivenUp::Downgraded(Some(id)) if snapshot.lock.own.reads.is_empty() => {
                 let number = snapshot.numbers(1).next().unwrap_or(0);
                 self.tracked.set_hold(id, Hold::Read(number));
             }
@@ -193,7 +193,7 @@ impl Engine {
             let snapshot =
                 Owner::new(&name).and_then(|owner| store.snapshot(&owner, ReadScope::Mode));
             if let Ok(snapshot) = snapshot {
-                self.follow(store, &owner, &snapshot, &snapshot.lock, Returned::Nothing);
+                self.follow(store, &owner, &snapshot, &snapshot.lock, GivenUp::Nothing);
             }
         }
     }

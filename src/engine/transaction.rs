@@ -6,7 +6,7 @@
 
 use super::pass::Pass;
 use super::schedule::Reschedule;
-use super::tracking::Returned;
+use super::tracking::GivenUp;
 use super::{Engine, Error};
 use crate::core::{Announcement, End, Lock, Mode, NotHeld};
 use crate::ffi::{Access, Ctx, Str, Text};
@@ -20,9 +20,9 @@ pub(super) struct LockTxn<'e, 'c> {
 }
 
 impl Engine {
-    /// Runs the work of a command on a lock. Before it, this returns the holds of closed
-    /// connections and refreshes the lock if that is due. The store is created in place, because it
-    /// is too large to move cheaply.
+    /// Runs the work of a command on a lock. First gives back the holds that the module is to
+    /// return, and refreshes the lock if that is due. The store is created in place, because it is
+    /// too large to move cheaply.
     pub(super) fn on_lock<R>(
         &mut self,
         ctx: Ctx<'_>,
@@ -90,17 +90,17 @@ impl LockTxn<'_, '_> {
         owner: &Owner<'_>,
         after: &Lock,
     ) -> Result<(), Error> {
-        self.commit_return(snapshot, owner, after, Returned::Nothing)
+        self.commit_giving_up(snapshot, owner, after, GivenUp::Nothing)
     }
 
-    /// Writes `after` over the lock of `snapshot`, and remembers it. `returned`: what the owner
+    /// Writes `after` over the lock of `snapshot`, and remembers it. `given_up`: what the owner
     /// gives up.
-    pub fn commit_return(
+    pub fn commit_giving_up(
         &mut self,
         snapshot: &Snapshot,
         owner: &Owner<'_>,
         after: &Lock,
-        returned: Returned,
+        given_up: GivenUp,
     ) -> Result<(), Error> {
         let LockTxn { engine, store } = self;
         let last = engine.last_owner(store);
@@ -110,7 +110,7 @@ impl LockTxn<'_, '_> {
             store.notice(What::Lapsed);
             engine.statistics.count_lapsed(lapsed);
         }
-        engine.follow(store, owner.bytes(), snapshot, after, returned);
+        engine.follow(store, owner.bytes(), snapshot, after, given_up);
         if after.mode() == Some(Mode::Read) {
             engine.remember_reader(store, owner.bytes(), &after.own.reads);
         }
@@ -175,7 +175,7 @@ impl LockTxn<'_, '_> {
         }
         let last = engine.last_owner(store);
         store.commit(&snapshot, &owner, &after, last.as_deref())?;
-        engine.follow(store, owner.bytes(), &snapshot, &after, Returned::Nothing);
+        engine.follow(store, owner.bytes(), &snapshot, &after, GivenUp::Nothing);
         engine.verify_tracked(store);
         engine.statistics.count_lapsed(snapshot.lapsed());
         if let (false, Some((mode, holds))) = (snapshot.has_hash(), before) {

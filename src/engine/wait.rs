@@ -13,7 +13,7 @@ use crate::store::{LockRef, Owner, ReadScope, Reserved, Store};
 
 impl LockTxn<'_, '_> {
     /// Puts a refused request into the queue and blocks its client. Fails if the request would wait
-    /// for itself. `timeout`: the longest wait in ms; None: no limit.
+    /// for itself, or if too many clients wait. `timeout`: the longest wait in ms; None: no limit.
     pub fn wait(
         &mut self,
         owner: &Owner<'_>,

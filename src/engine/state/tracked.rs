@@ -18,8 +18,8 @@ pub type TrackedId = u64;
 /// The ids of one owner's tracked holds on one lock. Most often there is one.
 pub type Ids = SmallVec<[TrackedId; 2]>;
 
-/// Which of its owner's holds on a lock it is at present. Write holds have no numbers, so they
-/// cannot be told apart.
+/// Names one of an owner's holds on a lock, at present. Write holds have no numbers, so this cannot
+/// tell one of them from another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hold {
     /// The read hold with this number, from 1.
