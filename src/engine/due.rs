@@ -68,7 +68,7 @@ impl Engine {
 
     fn run_guarded(&mut self, ctx: Ctx<'_>, timer: Timer) {
         if self.step(|engine| engine.run_timer(ctx, timer)).is_none() {
-            self.do_again(ctx, timer);
+            self.retry_timer(ctx, timer);
         }
     }
 

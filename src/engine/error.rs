@@ -34,7 +34,7 @@ pub enum Error {
     Stopped,
     /// Another module called a command from a key event in the middle of the engine's own work.
     Busy,
-    /// A panic ended the request; the log says which.
+    /// A panic ended the request. The server's log has the message of the panic.
     Internal,
 }
 

@@ -32,7 +32,8 @@ pub enum Change {
     Flushed(Option<i32>),
     /// SWAPDB exchanged the contents of these two databases.
     Swapped(i32, i32),
-    /// Any key may have changed: the server loaded a file or became a primary.
+    /// Any key may have changed: the server loaded a file or became a primary, or a panic ended
+    /// some work.
     Everything,
     /// The connection of this client closed.
     Disconnected(u64),

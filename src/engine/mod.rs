@@ -60,7 +60,7 @@ pub struct Engine {
     /// Memory of forgotten locks that is not freed yet.
     garbage: Garbage,
     timers: Timers,
-    /// Whether a step ended in a panic since this was last asked.
+    /// Whether a step ended in a panic since the last [`Engine::take_panicked`].
     panicked: bool,
     clock: Clock,
     waits: WaitList<LockId, WaitRequest>,

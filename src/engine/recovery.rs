@@ -1,5 +1,5 @@
-//! Going on after a panic. The work outside of commands is done in steps: a panic ends a
-//! step and nothing else.
+//! Recovery from a panic. The work outside of commands is done in steps. A panic ends the step in
+//! which it happens, and nothing else.
 
 use super::intervals;
 use super::state::{Session, Timer};
@@ -10,7 +10,7 @@ use crate::ffi::{guarded, Ctx};
 use crate::store::LockRef;
 
 impl Engine {
-    /// Does a step. None when it ended in a panic.
+    /// Runs `work` as a step. None: it ended in a panic.
     pub(super) fn step<R>(&mut self, work: impl FnOnce(&mut Engine) -> R) -> Option<R> {
         let done = guarded(|| work(self));
         if done.is_err() {
@@ -19,21 +19,21 @@ impl Engine {
         done.ok()
     }
 
-    /// A step ended in a panic.
+    /// Records that a step ended in a panic.
     pub(super) fn note_panic(&mut self) {
         self.panicked = true;
-        // The next pass asks for it.
+        // Requests a pass: the server calls `take_panicked` there.
         self.timers.unfinished = true;
     }
 
-    /// Whether a step ended in a panic since this was last request: then there may be waiters
-    /// without clients, and clients without waiters.
+    /// Whether a step ended in a panic since the last call. There may then be waiters without
+    /// clients, and clients without waiters.
     pub fn take_panicked(&mut self) -> bool {
         std::mem::take(&mut self.panicked)
     }
 
-    /// What was due ended in a panic: it is done again, but not at once.
-    pub(super) fn do_again(&mut self, ctx: Ctx<'_>, timer: Timer) {
+    /// Sets a timer again whose work ended in a panic, with a delay. See [`intervals::AFTER_PANIC`].
+    pub(super) fn retry_timer(&mut self, ctx: Ctx<'_>, timer: Timer) {
         let at = self.within(ctx, intervals::AFTER_PANIC);
         match timer {
             Timer::Waiter(id) => {
@@ -58,13 +58,13 @@ impl Engine {
         }
     }
 
-    /// Whether a client waits, or its answer is to be sent.
+    /// Whether this waiter is on the wait list, or its answer is still to be sent.
     pub fn has_waiter(&self, id: WaiterId) -> bool {
         self.waits.get(id).is_some()
             || self.deliveries.unsent.iter().any(|(answered, _)| *answered == id)
     }
 
-    /// Takes those waiters off the list, without an answer.
+    /// Removes the waiters for which `is_one` is true, without an answer.
     pub fn remove_waiters(&mut self, is_one: impl Fn(WaiterId) -> bool) {
         let ids: Vec<WaiterId> = self.waits.ids().filter(|id| is_one(*id)).collect();
         for id in ids {
@@ -72,7 +72,7 @@ impl Engine {
         }
     }
 
-    /// Nobody is told of the answer with this number: what it grants is taken back.
+    /// Treats the answer of this waiter as lost: a new hold that it grants is returned.
     pub fn take_back(&mut self, id: WaiterId) {
         if let Some(in_flight) = self.deliveries.in_flight.remove(&id) {
             self.undelivered(&in_flight, false);

@@ -75,7 +75,7 @@ impl Engine {
     /// Returns a hold, or schedules another try if its slot is not served. The hold is bound to no
     /// connection afterwards.
     fn give_back_lost(&mut self, ctx: Ctx<'_>, id: TrackedId) {
-        // What ends in a panic is not tried again: then the hold ends with its lease.
+        // A return that ends in a panic is not tried again: the hold ends with its lease.
         let given_back = self.step(|engine| engine.give_back_tracked(ctx, id));
         match given_back {
             Some(Err(Error::Store(error))) if error.is_unserved() => {

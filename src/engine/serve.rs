@@ -40,7 +40,7 @@ impl LockTxn<'_, '_> {
         let served = guarded(|| serve(self, &lock));
         let LockTxn { engine, store } = self;
         if served.is_err() {
-            // What freed the lock is done all the same.
+            // A panic here must not end the command that freed the lock.
             engine.note_panic();
             return engine.schedule_within(store, intervals::AFTER_PANIC);
         }
@@ -113,7 +113,7 @@ impl Locks for LockTxn<'_, '_> {
             Ok(Some(Ok(Outcome::Refused(_))) | None) => Attempt::NotYet,
             Ok(Some(Err(error))) => Attempt::Failed(error),
             Err(_) => {
-                // It may be half granted, so it must not be tried again.
+                // The request may be half granted, so it must not be tried again.
                 self.engine.schedule_changed(self.store.lock());
                 Attempt::Failed(Error::Internal)
             }

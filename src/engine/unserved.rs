@@ -29,10 +29,10 @@ impl Engine {
     /// says why it cannot be read now.
     pub(super) fn discover(&mut self, db: Db<'_>, key: &Text) -> Result<(), store::Error> {
         // A panic must not stop the search for other locks. This key is then skipped.
-        self.step(|engine| engine.try_to_adopt(db, key)).unwrap_or(Ok(()))
+        self.step(|engine| engine.discover_in_step(db, key)).unwrap_or(Ok(()))
     }
 
-    fn try_to_adopt(&mut self, db: Db<'_>, key: &Text) -> Result<(), store::Error> {
+    fn discover_in_step(&mut self, db: Db<'_>, key: &Text) -> Result<(), store::Error> {
         // To open a key for writing changes its idle time. So that is done only for a lock.
         match Store::open(db, key, Access::Read) {
             Ok(store) if is_a_lock(&store) => {}

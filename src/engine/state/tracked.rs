@@ -124,7 +124,7 @@ impl TrackedHolds {
         self.by_client.values().map(BTreeSet::len).sum()
     }
 
-    /// Marks the begin of a use case, for [`TrackedHolds::of_lock_before`].
+    /// Marks the begin of a use case, for [`TrackedHolds::of_lock_before_work`].
     pub fn begin_work(&mut self) {
         self.last_before_work = self.last_id;
     }
