@@ -59,7 +59,7 @@ pub fn reservation(
 
 /// Whether the policy lets a reader join the readers of a lock in spite of a reservation.
 fn ignores_reservation(want: Want, lock: &Lock, policy: Policy) -> bool {
-    policy == Policy::PreferReaders && want == Want::Read && lock.mode() == Some(Mode::Read)
+    policy.lets_readers_join() && want == Want::Read && lock.mode() == Some(Mode::Read)
 }
 
 /// Whether a grant may let waiters of other owners in, so that the whole queue has to be
@@ -67,5 +67,5 @@ fn ignores_reservation(want: Want, lock: &Lock, policy: Policy) -> bool {
 /// read hold puts the lock into read mode, and waiting readers may join in spite of a
 /// reservation.
 pub fn lets_others_in(want: Want, policy: Policy) -> bool {
-    want == Want::Read && policy == Policy::PreferReaders
+    want == Want::Read && policy.lets_readers_join()
 }

@@ -7,27 +7,28 @@
 //!
 //! # A new policy
 //!
-//! Add the variant to [`Policy`], then answer these questions. The compiler reports only
-//! [`Queue::next`] and `held_up_since`: all other functions treat an unknown policy like
-//! [`Policy::Fifo`].
+//! Add the variant to [`Policy`] and answer its two questions: `lets_readers_join` and
+//! `puts_writers_first` (`waiter.rs`; the compiler asks for both). No other function knows
+//! the variants. A policy that these two do not describe needs a third question there, which
+//! the functions below have to ask:
 //!
-//! | function | question |
+//! | function | what it decides |
 //! |---|---|
-//! | `queue.rs`: [`Queue::holds_up`] | Must a new request of an owner without holds wait behind the waiters? |
-//! | `queue.rs`: [`Queue::next`] | Which waiter is served next? |
-//! | `queue.rs`: [`Queue::in_order`] | In which order does INSPECT list the waiters? |
-//! | `order.rs`: `own_turn` | Whose turn comes first? The answer has to agree with `next`, or deadlocks are missed or invented. |
-//! | `order.rs`: `held_up_since` | Which waiters keep a waiting reader from joining the readers that hold the lock? Does another owner's reservation? |
-//! | `core/request.rs`: `ignores_reservation` | Which requests pass another owner's reservation? |
-//! | `core/request.rs`: `lets_others_in` | After which grants may waiters of other owners join? |
+//! | `queue.rs`: [`Queue::holds_up`] | whether a new request of an owner without holds waits behind the waiters |
+//! | `queue.rs`: [`Queue::next`] | which waiter is served next |
+//! | `queue.rs`: [`Queue::in_order`] | in which order INSPECT lists the waiters |
+//! | `order.rs`: `own_turn` | whose turn comes first; it has to agree with `next`, or deadlocks are missed or invented |
+//! | `order.rs`: `held_up_since` | which waiters, and whether a reservation, keep a waiting reader from joining the readers that hold the lock |
+//! | `core/request.rs`: `ignores_reservation` | which requests pass another owner's reservation |
+//! | `core/request.rs`: `lets_others_in` | after which grants waiters of other owners may join |
 //!
-//! `limit` and `writer_between` in `order.rs` do not match on the policy, but they assume
-//! that writers are served in the order of arrival.
+//! `limit` and `writer_between` in `order.rs` assume that writers are served in the order of
+//! arrival.
 //!
 //! Outside of the rules: `server/settings.rs` (the word of the setting, and `POLICIES` in
-//! the same order), `docs/settings.md` and `docs/commands/README.md`. In the tests, which
-//! have the rules a second time: `core/tests/waiting/rules.rs` (`may_have`), `circles.rs`
-//! (`joins`, `turns`, `first`), `explore.rs` and `random.rs` (their lists of policies).
+//! the same order), `docs/settings.md` and `docs/commands/README.md`. The tests compare
+//! with a search that leaves out nothing: `core/tests/waiting/rules.rs` (`may_have`) and
+//! `circles.rs` (`joins`, `turns`, `first`); `explore.rs` and `random.rs` list the policies.
 
 mod arrivals;
 mod cycle;

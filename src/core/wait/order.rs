@@ -182,14 +182,14 @@ impl Queue {
             return Some(id);
         }
         let upgrade = self.line(Want::Upgrade).keys().next();
-        let (writer, by_reservation) = match policy {
-            Policy::Fifo => (self.line(Want::Write).range(..id).next().map(|(id, _)| id), true),
-            Policy::PreferWriters => (self.line(Want::Write).keys().next(), true),
-            Policy::PreferReaders => (None, false),
-        };
-        if by_reservation && holding.reserved_by.as_ref().is_some_and(|by| by != owner) {
+        if policy.lets_readers_join() {
+            return upgrade.map(|ahead| id.max(*ahead));
+        }
+        if holding.reserved_by.as_ref().is_some_and(|by| by != owner) {
             return Some(id);
         }
+        let first = self.line(Want::Write).keys().next();
+        let writer = first.filter(|first| policy.puts_writers_first() || **first < id);
         upgrade.into_iter().chain(writer).min().map(|ahead| id.max(*ahead))
     }
 
@@ -236,12 +236,12 @@ impl Queue {
 /// The turn that a waiter would have if its owner had no other waiter.
 fn own_turn(id: WaiterId, want: Want, policy: Policy) -> Turn {
     let shared = want == Want::Read;
-    let (class, at) = match (want, policy) {
-        (Want::Upgrade, _) => (0, 0),
-        (Want::Read, Policy::PreferWriters) => (2, 0),
+    let (class, at) = match want {
+        Want::Upgrade => (0, 0),
+        Want::Read if policy.puts_writers_first() => (2, 0),
         // Under prefer-readers a reader may be served before its turn, together with a
         // reader that is ahead. But that reader may be removed, so it does not count.
-        _ => (1, id),
+        Want::Read | Want::Write => (1, id),
     };
     Turn { class, at, shared }
 }

@@ -86,16 +86,16 @@ impl Queue {
         policy: Policy,
         reservation: Reservation,
     ) -> bool {
-        match (want, policy) {
-            (Want::Upgrade, _) => !self.upgrades.is_empty(),
+        match want {
+            Want::Upgrade => !self.upgrades.is_empty(),
             _ if !self.upgrades.is_empty() => true,
-            (Want::Read, Policy::PreferReaders) if mode == Some(Mode::Read) => false,
+            Want::Read if policy.lets_readers_join() && mode == Some(Mode::Read) => false,
             // A reservation is a place ahead of the queue, for one writer.
-            (Want::Write, _) if reservation == Reservation::Own => {
+            Want::Write if reservation == Reservation::Own => {
                 self.of_owner(owner).any(|(_, want)| want == Want::Write)
             }
-            (Want::Write, Policy::PreferWriters) => !self.writers.is_empty(),
-            _ => !self.is_empty(),
+            Want::Write if policy.puts_writers_first() => !self.writers.is_empty(),
+            Want::Read | Want::Write => !self.is_empty(),
         }
     }
 
@@ -113,17 +113,17 @@ impl Queue {
         if let Some(upgrade) = first(Want::Upgrade) {
             return Some(upgrade);
         }
-        if policy == Policy::PreferReaders && mode == Some(Mode::Read) {
+        if policy.lets_readers_join() && mode == Some(Mode::Read) {
             if let Some(reader) = first(Want::Read) {
                 return Some(reader);
             }
         }
-        let head = match policy {
-            Policy::PreferWriters => first(Want::Write).or_else(|| first(Want::Read)),
-            Policy::Fifo | Policy::PreferReaders => match (first(Want::Read), first(Want::Write)) {
-                (Some(reader), Some(writer)) => Some(reader.min(writer)),
-                (reader, writer) => reader.or(writer),
-            },
+        let (reader, writer) = (first(Want::Read), first(Want::Write));
+        let head = match (reader, writer) {
+            (Some(reader), Some(writer)) if !policy.puts_writers_first() => {
+                Some(reader.min(writer))
+            }
+            (reader, writer) => writer.or(reader),
         };
         let Some(reserved) = reserved else {
             return head;
@@ -145,7 +145,7 @@ impl Queue {
             |want: Want| self.line(want).iter().map(move |(&id, owner)| (id, want, owner.clone()));
         let mut order: Vec<_> = line(Want::Upgrade).collect();
         let mut rest: Vec<_> = line(Want::Write).chain(line(Want::Read)).collect();
-        if policy != Policy::PreferWriters {
+        if !policy.puts_writers_first() {
             rest.sort_by_key(|(id, _, _)| *id);
         }
         if let Some(reserved) = reserved {

@@ -33,3 +33,22 @@ pub enum Policy {
     /// Waiting writers are served before waiting readers.
     PreferWriters,
 }
+
+impl Policy {
+    /// Whether a reader joins the readers that hold a lock, in spite of waiters and of
+    /// another owner's reservation.
+    pub fn lets_readers_join(self) -> bool {
+        match self {
+            Policy::PreferReaders => true,
+            Policy::Fifo | Policy::PreferWriters => false,
+        }
+    }
+
+    /// Whether waiting writers are served before waiting readers.
+    pub fn puts_writers_first(self) -> bool {
+        match self {
+            Policy::PreferWriters => true,
+            Policy::Fifo | Policy::PreferReaders => false,
+        }
+    }
+}
