@@ -14,7 +14,7 @@ fn a_session_hold_lives_as_long_as_its_connection() {
     let server = Server::builder().start();
     let mut other = server.connection();
     let mut con = server.connection();
-    let locks = [("short", "RLOCK", 1_000), ("long", "WLOCK", 3_000)];
+    let locks = [("short", "RLOCK", 2_000), ("long", "WLOCK", 3_000)];
     for (lock, command, lease) in locks {
         ok(&mut con, &format!("{command} {lock} a {lease} SESSION"));
     }
