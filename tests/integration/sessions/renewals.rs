@@ -24,11 +24,11 @@ fn a_session_hold_is_not_renewed_while_replicas_are_missing() {
         });
         set(0);
         // The replicas come back before the lease ends: it goes on.
-        ok(&mut con, &format!("{command} lock a 3000 SESSION"));
-        let first = ends_at(&mut con, "lock");
+        ok(&mut con, &format!("{command} lock a 6000 SESSION"));
         set(1);
+        let first = ends_at(&mut con, "lock");
         // Longer than a third of the lease: it would have been renewed.
-        std::thread::sleep(Duration::from_millis(1_500));
+        std::thread::sleep(Duration::from_millis(2_500));
         assert_eq!(ends_at(&mut con, "lock"), first, "{command}");
         set(0);
         wait_until("it is renewed", || ends_at(&mut con, "lock") > first);
