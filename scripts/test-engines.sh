@@ -8,6 +8,8 @@ cd "$(dirname "$0")/.."
 names=${ENGINES:-$(scripts/engines.sh list)}
 jobs=${JOBS:-2}
 logs=${CARGO_TARGET_DIR:-target}/engines
+# Together as many tests at a time as one `make test` runs (.cargo/config.toml).
+export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((8 / jobs))}
 
 scripts/setup.sh build
 cargo test --release --locked --no-run
