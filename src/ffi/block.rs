@@ -29,7 +29,7 @@ pub trait OnBlocked {
 
     /// It disconnected, or the server answered it with an error. It may have
     /// been answered by us before; if not, it is to be dismissed.
-    fn left(id: BlockedId);
+    fn disconnected(id: BlockedId);
 
     /// The answer with this number was, or could not be, delivered. What the
     /// client sent after its request has not been looked at yet.
@@ -56,7 +56,7 @@ impl Ctx<'_> {
             // A timeout of 0 is none: the module has a timer of its own.
             let client = block(self.raw(), Some(deliver), Some(unblocked::<H>), Some(free::<H>), 0);
             let client = NonNull::new(client)?;
-            on_disconnect(client.as_ptr(), Some(left::<H>));
+            on_disconnect(client.as_ptr(), Some(disconnected::<H>));
             Some(Blocked { client, answer: None })
         }
     }
@@ -139,12 +139,12 @@ unsafe extern "C" fn unblocked<H: OnBlocked>(
     raw::REDISMODULE_OK as c_int
 }
 
-unsafe extern "C" fn left<H: OnBlocked>(
+unsafe extern "C" fn disconnected<H: OnBlocked>(
     _ctx: *mut raw::RedisModuleCtx,
     client: *mut raw::RedisModuleBlockedClient,
 ) {
     // The recovery dismisses a client that this leaves behind.
-    let _ = guard::callback(|| H::left(BlockedId(client as usize)));
+    let _ = guard::callback(|| H::disconnected(BlockedId(client as usize)));
 }
 
 unsafe extern "C" fn free<H: OnBlocked>(ctx: *mut raw::RedisModuleCtx, answer: *mut c_void) {

@@ -51,7 +51,7 @@ impl OnBlocked for Clients {
         render(answer.unwrap_or(Answer::TimedOut(None)))
     }
 
-    fn left(id: BlockedId) {
+    fn disconnected(id: BlockedId) {
         let mut server = SERVER.borrow_mut();
         let Some(server) = server.as_mut() else {
             return;

@@ -9,7 +9,7 @@ use super::slot::serves_slot;
 use super::{is_cluster, Error, LockName, LockRef};
 use crate::core::{End, Ends, Millis, Mode};
 use crate::ffi::{Access, Ctx, Db, Key, KeyType, Str, Text};
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 
 /// A reservation that stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub struct Store<'c> {
     /// it is often the one to be changed.
     pub(super) kept: RefCell<Option<(Text, Key<'c>)>>,
     /// The reservation that stands, once it was looked for.
-    pub(super) reserved: RefCell<Option<Option<Reserved>>>,
+    pub(super) reserved: OnceCell<Option<Reserved>>,
     /// Whether somebody waits to whom the lock may be handed over.
     pub(super) awaited: bool,
     /// The field of the write hold that alone made the lock and is given back,
@@ -75,7 +75,7 @@ impl<'c> Store<'c> {
             hash: db.open(key, access),
             keys_read: Cell::new(0),
             kept: RefCell::new(None),
-            reserved: RefCell::new(None),
+            reserved: OnceCell::new(),
             awaited: false,
             vacated: None,
         }

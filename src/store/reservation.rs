@@ -9,12 +9,11 @@ use crate::ffi::{Access, Key, KeyType, Str, Text};
 impl Store<'_> {
     /// The reservation that stands, if any. It is looked for once.
     pub fn reservation(&self) -> Result<Option<Reserved>, Error> {
-        if let Some(known) = &*self.reserved.borrow() {
+        if let Some(known) = self.reserved.get() {
             return Ok(known.clone());
         }
         let reserved = self.find_reservation()?;
-        self.reserved.replace(Some(reserved.clone()));
-        Ok(reserved)
+        Ok(self.reserved.get_or_init(|| reserved).clone())
     }
 
     fn find_reservation(&self) -> Result<Option<Reserved>, Error> {
@@ -29,13 +28,13 @@ impl Store<'_> {
     }
 
     /// Leaves or refreshes an owner's reservation.
-    pub fn reserve(&self, owner: &Str, end: End) {
+    pub fn reserve(&mut self, owner: &Str, end: End) {
         self.reserved.take();
         self.set(&text(&self.name.reservation()), owner, end);
     }
 
     /// Takes the reservation away.
-    pub fn consume_reservation(&self) {
+    pub fn consume_reservation(&mut self) {
         self.reserved.take();
         self.delete(None, [&text(&self.name.reservation())]);
     }
