@@ -16,8 +16,7 @@ impl Engine {
             self.track_answer(grant, &waiter);
             granted = Some(*grant);
         }
-        self.deliveries.in_flight.insert(id, InFlight { waiter, grant: granted, kind });
-        self.deliveries.unsent.push((id, answer));
+        self.deliveries.add(id, answer, InFlight { waiter, grant: granted, kind });
     }
 
     /// Whether there are answers to send.
@@ -32,7 +31,7 @@ impl Engine {
 
     /// The server reports what became of an answer. It is `delivered`, or it is lost.
     pub fn answered(&mut self, ctx: Ctx<'_>, id: WaiterId, delivered: bool) {
-        if let Some(in_flight) = self.deliveries.in_flight.remove(&id) {
+        if let Some(in_flight) = self.deliveries.remove(id) {
             if delivered {
                 let waited = Steady::now(ctx).since(in_flight.waiter.request.since);
                 self.statistics.delivered(in_flight.kind, waited);

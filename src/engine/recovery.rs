@@ -74,7 +74,7 @@ impl Engine {
 
     /// Treats the answer of this waiter as lost: a new hold that it grants is returned.
     pub fn take_back(&mut self, id: WaiterId) {
-        if let Some(in_flight) = self.deliveries.in_flight.remove(&id) {
+        if let Some(in_flight) = self.deliveries.remove(id) {
             self.undelivered(&in_flight, false);
         }
     }

@@ -36,11 +36,11 @@ impl OnBlocked for Clients {
         let Some(server) = server.as_mut() else {
             return Reply::Null;
         };
-        let Some(id) = server.waiters.remove(&id) else {
+        let Some(id) = server.waiters.get(&id).copied() else {
             return Reply::Null;
         };
         let answer = server.engine.unblock(ctx, id);
-        let Some(Client { blocked, render }) = server.clients.remove(&id) else {
+        let Some(Client { blocked, render }) = server.remove_client(id) else {
             return Reply::Null;
         };
         if answer.is_some() {
@@ -56,11 +56,11 @@ impl OnBlocked for Clients {
         let Some(server) = server.as_mut() else {
             return;
         };
-        let Some(waiter) = server.waiters.remove(&id) else {
+        let Some(waiter) = server.waiters.get(&id).copied() else {
             return;
         };
         if server.engine.disconnect_waiter(waiter) {
-            if let Some(client) = server.clients.remove(&waiter) {
+            if let Some(client) = server.remove_client(waiter) {
                 client.blocked.dismiss();
             }
             // Waiters behind it may get in now. But the queue is served later, because the

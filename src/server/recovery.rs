@@ -25,9 +25,8 @@ impl Server {
         engine.remove_waiters(|id| !is_known(id));
         let lost: Vec<_> = clients.keys().copied().filter(|id| !engine.has_waiter(*id)).collect();
         for id in lost {
-            if let Some(Client { blocked, render }) = clients.remove(&id) {
-                waiters.remove(&blocked.id());
-                engine.take_back(id);
+            if let Some(Client { blocked, render }) = self.remove_client(id) {
+                self.engine.take_back(id);
                 blocked.answer(id, render(Answer::Failed(Error::Internal)));
             }
         }

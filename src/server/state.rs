@@ -1,6 +1,6 @@
 //! The engine and its connection with the server. All work enters the engine through [`run`].
 
-use crate::core::WaiterId;
+use crate::core::{give_room_back, WaiterId};
 use crate::engine::{Answer, Change, Engine, Error, Moment};
 use crate::ffi::{guarded, Blocked, BlockedId, Ctx, MainThread, Reply, Timer};
 use crate::store::{self, KeyEvent, Listeners};
@@ -56,6 +56,9 @@ pub(super) static SERVER: MainThread<RefCell<Option<Server>>> = MainThread::new(
 /// cannot enter it then.
 pub(super) static INBOX: MainThread<RefCell<VecDeque<Change>>> =
     MainThread::new(RefCell::new(VecDeque::new()));
+
+/// For how many changes the inbox keeps room.
+const INBOX_ROOM: usize = 16;
 
 /// Whether the [`INBOX`] has changes.
 pub(super) static INBOX_HAS_CHANGES: AtomicBool = AtomicBool::new(false);
@@ -138,6 +141,7 @@ impl Server {
             while let Some(change) = first() {
                 self.engine.note(change);
             }
+            INBOX.borrow_mut().shrink_to(INBOX_ROOM);
             INBOX_HAS_CHANGES.store(false, Ordering::Relaxed);
         }
     }
@@ -163,10 +167,18 @@ impl Server {
         self.arm(ctx);
     }
 
+    /// Removes the blocked client of a waiter. The caller answers or dismisses it.
+    pub fn remove_client(&mut self, id: WaiterId) -> Option<Client> {
+        let client = self.clients.remove(&id)?;
+        self.waiters.remove(&client.blocked.id());
+        give_room_back(&mut self.clients);
+        give_room_back(&mut self.waiters);
+        Some(client)
+    }
+
     fn send_answers(&mut self) {
         for (id, answer) in self.engine.take_answers() {
-            if let Some(Client { blocked, render }) = self.clients.remove(&id) {
-                self.waiters.remove(&blocked.id());
+            if let Some(Client { blocked, render }) = self.remove_client(id) {
                 blocked.answer(id, render(answer));
             } else {
                 self.engine.take_back(id);

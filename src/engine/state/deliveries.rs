@@ -3,7 +3,7 @@
 use super::statistics::{is_deadlock, AnswerKind};
 use super::tracked::Grant;
 use super::waiter::Waiter;
-use crate::core::{Millis, WaiterId};
+use crate::core::{give_room_back, Millis, WaiterId};
 use crate::engine::error::Error;
 use hashbrown::HashMap;
 
@@ -34,7 +34,22 @@ pub struct Deliveries {
     /// The answers to send.
     pub unsent: Vec<(WaiterId, Answer)>,
     /// All answers, sent or not, until the server reports what became of each.
-    pub in_flight: HashMap<WaiterId, InFlight>,
+    in_flight: HashMap<WaiterId, InFlight>,
+}
+
+impl Deliveries {
+    /// Adds an answer to send.
+    pub fn add(&mut self, id: WaiterId, answer: Answer, in_flight: InFlight) {
+        self.in_flight.insert(id, in_flight);
+        self.unsent.push((id, answer));
+    }
+
+    /// Removes an answer: the server has reported what became of it.
+    pub fn remove(&mut self, id: WaiterId) -> Option<InFlight> {
+        let in_flight = self.in_flight.remove(&id)?;
+        give_room_back(&mut self.in_flight);
+        Some(in_flight)
+    }
 }
 
 impl Answer {

@@ -2,8 +2,9 @@
 
 use redis::{Connection, Pipeline};
 
+use serial_test::serial;
 use support::observe::run;
-use support::{assert_ok, library, unload, wait_until, Server};
+use support::{assert_ok, library, unload, wait_until, Client, Server};
 
 /// Many enough to take some MB.
 const LOCKS: usize = 30_000;
@@ -95,4 +96,29 @@ fn of_a_module_that_was_unloaded() {
     wait_until("no more than 24 KB are kept each time", || {
         (used_memory(&server) - unloaded[1]) / 2 < 24_000
     });
+}
+
+/// A thousand connections: not beside others of that kind.
+#[test]
+#[serial]
+fn of_waiters_that_were_answered() {
+    let server = Server::builder().start();
+    let mut con = server.connection();
+    let mut wait_and_be_granted = |waiters: usize| {
+        assert_ok(run(&mut con, "RWLOCK.WLOCK lock writer 600000"));
+        let readers: Vec<Client> = (0..waiters)
+            .map(|n| Client::sends(&server, &format!("RLOCK lock reader{n} 600000 BLOCK 0")))
+            .collect();
+        wait_until("all wait", || server.info("rwlock")["rwlock_waiters"] == waiters.to_string());
+        run(&mut con, "RWLOCK.UNLOCK lock writer").expect("it is held");
+        for mut reader in readers {
+            reader.granted();
+        }
+        run(&mut con, "RWLOCK.FORCEUNLOCK lock").expect("it is held");
+    };
+    // What the first waiters make the server keep for good.
+    wait_and_be_granted(10);
+    let before = used_memory(&server);
+    wait_and_be_granted(1_000);
+    wait_until("the memory is given back", || used_memory(&server) - before < 250_000);
 }
