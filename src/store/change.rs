@@ -1,57 +1,58 @@
-//! Changing a lock: from what the keys say to what it shall be, in as few
-//! writes and propagated commands as it takes.
+//! Writes a lock: from the content of its keys to its new state, with the fewest writes and
+//! propagated commands.
 
 use super::fields::{Fields, Word};
-use super::holds::{Field, Stored, Whose};
+use super::holds::{Field, Stored, TimeoutOf};
 use super::names::write_field;
 use super::numbering::{live_ends, renumber, ReadHold, Step, Steps};
 use super::propagation::{Plain, Propagation};
-use super::publish::whose;
+use super::publish::owner_of_ended;
 use super::snapshot::{Snapshot, StoredHash};
 use super::{text, Error, Owner, Store, WORDS};
 use crate::core::{announcement, Announcement, End, Lock, Mode};
 use crate::ffi::{Access, Key, KeyType, Str, Text};
 use smallvec::SmallVec;
 
-/// Timeout keys that are open for writing, by number.
+/// Timeout keys that are open for writing, each with its number and its name.
 pub(super) type Opened<'c> = SmallVec<[(u64, Text, Key<'c>); 1]>;
 
 /// What a FORCEUNLOCK removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Forced {
-    /// Nothing.
+    /// Nothing was removed.
     Nothing,
-    /// A reservation; nobody held the lock.
+    /// Only a reservation. The lock was free.
     Reservation,
-    /// The lock, with so many holds.
+    /// The lock, with this number of live holds, and its reservation if there was one.
     Lock(u64),
 }
 
 impl<'c> Store<'c> {
-    /// What is given back from now on may be handed over: a hash that is left
-    /// without holds stays until [`Store::clear_away`], for the next holder.
+    /// From now on, a commit that gives back the lock's only hold keeps the hash if that is a write
+    /// hold. The next writer then changes two fields of the hash, which costs less than a new hash.
+    /// [`Store::clear_away`] deletes the hash if no writer took it over.
     pub fn await_successor(&mut self) {
-        self.awaited = true;
+        self.may_hand_over = true;
     }
 
-    /// Deletes a hash that was left to a successor, and that nobody took.
+    /// Deletes the hash if it was kept for the next writer and no writer took it over.
     pub fn clear_away(&mut self) {
         if self.vacated.is_some() {
-            self.delete_vacated();
+            self.discard_hash();
         }
     }
 
+    /// Deletes the hash, also one that is kept for the next writer, and propagates that.
     #[cold]
-    fn delete_vacated(&mut self) {
+    fn discard_hash(&mut self) {
         self.vacated = None;
         self.delete_hash();
         self.out.propagate_deletion(&[self.key]);
     }
 
-    /// Makes the lock that was `snapshot` into `after`, as the owner who looked
-    /// sees it, and removes the lapsed holds that the look met. Announces what
-    /// ended; `last`: who was to hold the lock last, if that is remembered. On
-    /// an error nothing has changed.
+    /// Writes `after` over the lock of `snapshot`, and removes the lapsed holds in the snapshot.
+    /// Both show the lock as `owner` sees it. Announces the end of a mode. `last`: the last-expiring
+    /// owner of the lock, if it is remembered. On an error nothing has changed.
     pub fn commit(
         &mut self,
         snapshot: &Snapshot,
@@ -61,7 +62,7 @@ impl<'c> Store<'c> {
     ) -> Result<(), Error> {
         let lapsed = snapshot.hash.is_some() && snapshot.lock.is_free();
         match after.mode() {
-            // The hash outlived its holders; it is not the one to go on with.
+            // All holds in the hash have lapsed, so the new holds get a new hash.
             Some(mode) if lapsed => {
                 self.write(&Snapshot::nothing(), owner, after, mode, |store| {
                     store.delete_hash();
@@ -73,11 +74,16 @@ impl<'c> Store<'c> {
             None => {}
         }
         let ended = announcement(snapshot.hash.map(|hash| hash.mode), lapsed, after.mode());
-        self.announce(ended, ended.map_or(b"", |ended| whose(ended, snapshot, owner, last)));
+        self.announce(
+            ended,
+            ended.map_or(b"", |ended| owner_of_ended(ended, snapshot, owner, last)),
+        );
         Ok(())
     }
 
-    /// Writes a lock that is held; `prepare` runs when nothing can fail any more.
+    /// Writes a lock that has holds in `after`. Calls `prepare` after the last check that can
+    /// fail, before the first write. If a panic interrupts the write of a new lock, deletes its
+    /// hash.
     fn write(
         &mut self,
         snapshot: &Snapshot,
@@ -95,6 +101,8 @@ impl<'c> Store<'c> {
         written
     }
 
+    /// Writes a lock that has holds in `after`. Calls `prepare` after the last check that can
+    /// fail, before the first write.
     fn write_holds(
         &mut self,
         snapshot: &Snapshot,
@@ -110,26 +118,30 @@ impl<'c> Store<'c> {
         if snapshot.hash.map(|hash| hash.mode) != Some(mode) {
             fields.set_mode(mode);
         }
-        fields.count(|| Word::Lent(owner.write_field()), after.own.writes, snapshot.own.writes);
+        fields.set_count(|| Word::Lent(owner.write_field()), after.own.writes, snapshot.own.writes);
         if snapshot.own.reads == 0 && after.own.reads.is_empty() && snapshot.stale_fields.is_empty()
         {
-            // A writer's lock, most often: there are no timeout keys to care for.
+            // There are no timeout keys to write. Most of these locks have one writer.
             prepare(self);
             self.write_hash(snapshot.hash, &fields, after.end);
             return Ok(());
         }
         let (steps, reads) = renumber(&snapshot.own.read_holds, &after.own.reads)?;
-        fields.count(|| Word::Lent(owner.read_field()), reads, snapshot.own.reads);
+        fields.set_count(|| Word::Lent(owner.read_field()), reads, snapshot.own.reads);
         let mut repaired: Vec<(&[u8], Steps)> = Vec::new();
         for Field { owner, stored } in &snapshot.stale_fields {
             match stored {
                 Stored::Reads(read_holds) => {
                     let (steps, count) = renumber(read_holds, &live_ends(read_holds))?;
-                    fields.count(|| Word::Made(Text::new(owner)), count, read_holds.len() as u64);
+                    fields.set_count(
+                        || Word::Made(Text::new(owner)),
+                        count,
+                        read_holds.len() as u64,
+                    );
                     repaired.push((owner, steps));
                 }
                 Stored::Writes(count) => {
-                    fields.count(|| Word::Made(text(&write_field(owner))), 0, *count)
+                    fields.set_count(|| Word::Made(text(&write_field(owner))), 0, *count)
                 }
             }
         }
@@ -144,13 +156,14 @@ impl<'c> Store<'c> {
         Ok(())
     }
 
-    /// Gives a hash that was left to a successor to the next writer. False where
-    /// the next is none: then it is deleted.
+    /// Gives the hash that is kept for the next writer to the owner of `field`. A read hold, or a
+    /// write hold that never ends, cannot take it over: then the hash is deleted, and the result
+    /// is false.
     fn take_over(&mut self, field: &Str, after: &Lock, mode: Mode) -> bool {
         let one = &WORDS.one;
         let writes = mode == Mode::Write && after.end != End::Never;
         let (Some(hash), Some(vacated), true) = (&mut self.hash, &self.vacated, writes) else {
-            self.delete_vacated();
+            self.discard_hash();
             return false;
         };
         hash.hash_set(field, Some(one));
@@ -163,10 +176,10 @@ impl<'c> Store<'c> {
         true
     }
 
-    /// Deletes the hash and the owner's timeout keys. Nobody else has a live
-    /// one.
+    /// Deletes the hash and the owner's timeout keys. No other owner has a live hold. The hash is
+    /// kept instead if it may be handed over to the next writer.
     fn delete_lock(&mut self, snapshot: &Snapshot, owner: &Owner<'_>) {
-        if snapshot.single && self.awaited {
+        if snapshot.is_single_write && self.may_hand_over {
             self.vacated = Some(owner.write_field().to_text());
             return;
         }
@@ -186,15 +199,15 @@ impl<'c> Store<'c> {
         live.map(move |(number, _)| text(&self.name.timeout(owner, number)))
     }
 
-    /// Removes the lock whoever holds it, with its timeout keys and its
-    /// reservation. With a mode: only a lock in that mode. `last`: who was to
-    /// hold it last, if that is remembered.
+    /// Removes the lock with the holds of all owners, their timeout keys and the reservation.
+    /// `only`: remove nothing unless the lock is in this mode. `last`: the last-expiring owner of
+    /// the lock, if it is remembered.
     pub fn force(&mut self, only: Option<Mode>, last: Option<&[u8]>) -> Result<Forced, Error> {
-        let mut found = self.everything()?;
+        let mut found = self.mode_and_fields()?;
         if let Some((mode, _)) =
             found.take_if(|(mode, fields)| fields.iter().all(|field| !field.stored.is_live(*mode)))
         {
-            // Its holders have lapsed; it is no lock that could be forced.
+            // All holds have lapsed, so FORCEUNLOCK finds no lock.
             self.delete_hash();
             self.out.propagate_deletion(&[self.key]);
             self.announce(announcement(Some(mode), true, None), last.unwrap_or_default());
@@ -211,7 +224,7 @@ impl<'c> Store<'c> {
         let mut timeouts = Vec::new();
         let mut holds = 0_u64;
         for Field { owner, stored } in found.iter().flat_map(|(_, fields)| fields) {
-            holds = holds.saturating_add(mode.map_or(0, |mode| stored.live(mode)));
+            holds = holds.saturating_add(mode.map_or(0, |mode| stored.live_count(mode)));
             if let Stored::Reads(read_holds) = stored {
                 timeouts.extend(self.live_timeouts(owner, read_holds));
             }
@@ -222,7 +235,7 @@ impl<'c> Store<'c> {
         self.delete(mode.map(|_| self.key), timeouts.iter().chain(&reservation));
         self.reserved.take();
         let (_, fields) = found.unwrap_or((Mode::Read, Vec::new()));
-        // A reservation keeps readers out as a write hold does.
+        // A reservation keeps readers out like a write hold, so its end is announced as one.
         match mode {
             Some(Mode::Read) => {
                 self.announce(Some(Announcement::ReadFreed), last_reader(&fields));
@@ -240,7 +253,8 @@ impl<'c> Store<'c> {
         }
     }
 
-    /// Opens the timeout keys of new holds, if they are ours to write.
+    /// Opens the timeout keys of new read holds. [`Error::Clash`]: one of them belongs to another
+    /// lock.
     fn open_new_timeouts(
         &self,
         read_holds: &[ReadHold],
@@ -253,7 +267,7 @@ impl<'c> Store<'c> {
                 Step::Set(number, _) if number > read_holds.len() as u64 => {
                     let name = text(&self.name.timeout(owner.bytes(), number));
                     if let Some(key) = self.open_derived(&name, Access::Write) {
-                        if let Whose::Other(lock) = self.whose(&key)? {
+                        if let TimeoutOf::OtherLock(lock) = self.lock_of_timeout(&key)? {
                             return Err(Error::Clash(lock));
                         }
                         opened.push((number, name, key));
@@ -265,6 +279,8 @@ impl<'c> Store<'c> {
         Ok(opened)
     }
 
+    /// Writes the changed fields and the end of the hash. `before`: the hash before the change;
+    /// None: there was none.
     fn write_hash(&mut self, before: Option<StoredHash>, fields: &Fields<'_>, end: End) {
         let same_end = before.is_some_and(|hash| hash.end == end);
         if fields.is_empty() && same_end {
@@ -278,6 +294,7 @@ impl<'c> Store<'c> {
         self.db.signal_modified(self.key);
     }
 
+    /// Changes an owner's timeout keys. `opened`: those of them that are open already.
     pub(super) fn write_timeouts(&self, owner: &[u8], steps: &[Step], mut opened: Opened<'c>) {
         for step in steps {
             if let Some(at) = opened.iter().position(|(number, ..)| *number == step.number()) {
@@ -301,7 +318,7 @@ impl<'c> Store<'c> {
         }
     }
 
-    /// Writes a string key.
+    /// Writes a string key that expires at `end`.
     pub(super) fn set(&self, name: &Str, value: &Str, end: End) {
         if let Some(key) = self.open_derived(name, Access::Write) {
             self.set_opened(name, key, value, end);
@@ -322,6 +339,7 @@ impl<'c> Store<'c> {
         self.db.signal_modified(name);
     }
 
+    /// Deletes the hash. The caller propagates that.
     fn delete_hash(&mut self) {
         if let Some(hash) = &mut self.hash {
             hash.delete();
@@ -329,8 +347,8 @@ impl<'c> Store<'c> {
         }
     }
 
-    /// Deletes keys. `done` is one that is deleted already, and that the same
-    /// propagated command shall name.
+    /// Deletes the keys of these names and propagates that as one command. `done`: a key that is
+    /// deleted already and that the command names too.
     pub(super) fn delete<'n>(
         &self,
         done: Option<&'n Str>,
@@ -349,7 +367,8 @@ impl<'c> Store<'c> {
     }
 }
 
-/// Gives a lock's hash its end.
+/// Writes and propagates the end of a lock's hash. `before`: the end that it has; None: the hash
+/// is new, or its end is unknown and shall be replaced by a time.
 fn write_end(out: &Propagation<'_>, name: &Str, hash: &mut Key<'_>, before: Option<End>, end: End) {
     match end {
         _ if before == Some(end) => {}
@@ -359,17 +378,18 @@ fn write_end(out: &Propagation<'_>, name: &Str, hash: &mut Key<'_>, before: Opti
     }
 }
 
-/// Deletes the hash of a first hold again when a panic leaves it half written: without its
-/// end the lock would be held for ever.
+/// Deletes a new hash when it is dropped, which happens only if a panic interrupts the write: a
+/// hash without its end would be held for ever.
 struct Undo<'s, 'c>(&'s mut Store<'c>);
 
 impl Drop for Undo<'_, '_> {
     fn drop(&mut self) {
-        self.0.delete_vacated();
+        self.0.discard_hash();
     }
 }
 
-/// The reader whose lease ends last; of several the first in the hash.
+/// The owner of the live read hold with the latest end. If that end is that of more than one
+/// owner, the one that comes first in the hash.
 fn last_reader(fields: &[Field]) -> &[u8] {
     let latest = |field: &Field| match &field.stored {
         Stored::Reads(read_holds) => live_ends(read_holds).into_iter().max(),
@@ -379,6 +399,7 @@ fn last_reader(fields: &[Field]) -> &[u8] {
     reading.max_by_key(|(end, _)| *end).map_or(b"", |(_, field)| &field.owner)
 }
 
+/// The owner of the write holds, or an empty name.
 fn writer(fields: &[Field]) -> &[u8] {
     let mut fields = fields.iter();
     let writer = fields.find(|field| matches!(field.stored, Stored::Writes(_)));

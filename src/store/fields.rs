@@ -1,4 +1,4 @@
-//! What shall change in a lock's hash.
+//! The changes of a lock's hash.
 
 use super::propagation::{Plain, Propagation};
 use super::WORDS;
@@ -13,9 +13,11 @@ pub(super) struct Fields<'a> {
     delete: SmallVec<[Word<'a>; 2]>,
 }
 
-/// A string that was there already, or one that was made for this.
+/// The name or the value of a field.
 pub(super) enum Word<'a> {
+    /// A string that the caller lends.
     Lent(&'a Str),
+    /// A new string.
     Made(Text),
 }
 
@@ -29,7 +31,7 @@ impl Word<'_> {
 }
 
 impl<'a> Fields<'a> {
-    /// The mode field shall say this.
+    /// Sets the mode field.
     pub fn set_mode(&mut self, mode: Mode) {
         let value = match mode {
             Mode::Read => &WORDS.read,
@@ -38,8 +40,9 @@ impl<'a> Fields<'a> {
         self.set.push((Word::Lent(&WORDS.mode), Word::Lent(value)));
     }
 
-    /// A field shall say `count`, and says `stored`. 0 is no field.
-    pub fn count(&mut self, field: impl FnOnce() -> Word<'a>, count: u64, stored: u64) {
+    /// Sets a count that is `stored` in the hash to `count`. A count of 0 is a field that does not
+    /// exist.
+    pub fn set_count(&mut self, field: impl FnOnce() -> Word<'a>, count: u64, stored: u64) {
         if count == stored {
             return;
         }
@@ -50,12 +53,13 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Whether nothing shall change.
+    /// Whether there are no changes.
     pub fn is_empty(&self) -> bool {
         self.set.is_empty() && self.delete.is_empty()
     }
 
-    /// Writes and propagates them. Sets first: a hash goes with its last field.
+    /// Writes and propagates the changes. Sets fields before it deletes fields, because the server
+    /// deletes a hash with its last field.
     pub fn write(&self, out: &Propagation<'_>, key: &Str, hash: &mut Key<'_>) {
         let mut args: SmallVec<[&Str; 8]> = SmallVec::new();
         if !self.set.is_empty() {

@@ -1,12 +1,12 @@
-//! What a lock's hash says as a whole.
+//! Reads the mode, the end and the counts of a lock's hash.
 
 use super::names::write_field;
 use super::{text, Error, WORDS};
 use crate::core::{End, Mode};
 use crate::ffi::{Key, Str};
 
-/// A hash in write mode in which nobody writes is no lock of ours: a transaction
-/// of Redisson's names its writer in another way.
+/// Refuses a hash in write mode that has no writer. Such a hash is not a lock that the module can
+/// use: a Redisson transaction writes one, and names its writer in another way.
 pub(super) fn check_writer(mode: Mode, has_writer: bool) -> Result<(), Error> {
     if mode == Mode::Write && !has_writer {
         return Err(Error::WrongType("the hash is in write mode and has no writer"));
@@ -14,7 +14,7 @@ pub(super) fn check_writer(mode: Mode, has_writer: bool) -> Result<(), Error> {
     Ok(())
 }
 
-/// The mode that it tells.
+/// The mode in the hash.
 pub(super) fn mode_of(hash: &Key<'_>) -> Result<Mode, Error> {
     match hash.hash_get(&WORDS.mode).as_deref().map(Str::bytes) {
         Some(b"read") => Ok(Mode::Read),
@@ -24,17 +24,17 @@ pub(super) fn mode_of(hash: &Key<'_>) -> Result<Mode, Error> {
     }
 }
 
-/// How many write holds of an owner it counts.
+/// The number of write holds of an owner in the hash.
 pub(super) fn write_count(hash: &Key<'_>, owner: &[u8]) -> Result<u64, Error> {
     hash.hash_get(&text(&write_field(owner))).map_or(Ok(0), |value| count(value.bytes()))
 }
 
-/// When it ends.
+/// The expiry of the hash, as an end.
 pub(super) fn end_of(hash: &Key<'_>) -> End {
     hash.expiry().map_or(End::Never, End::At)
 }
 
-/// A count in the hash: a positive integer in plain decimal.
+/// Parses a count in the hash: 1 to 2^63 - 1, decimal, without a sign, leading zeros or spaces.
 pub(super) fn count(text: &[u8]) -> Result<u64, Error> {
     if text == b"1" {
         return Ok(1);

@@ -1,37 +1,40 @@
-//! What the hash and the timeout keys say of holds.
+//! Holds as the hash and the timeout keys store them.
 
 use super::numbering::{live_ends, ReadHold, ReadHolds};
 use crate::core::{Ends, Mode};
 
-/// One field of a lock's hash.
+/// A field of a lock's hash that has live holds.
 pub struct Entry {
-    /// Whose it is.
+    /// The owner of the holds.
     pub owner: Vec<u8>,
-    /// What it says.
+    /// The live holds.
     pub held: Held,
 }
 
-/// The holds of one owner and one kind.
+/// The live holds of one owner and one kind.
 pub enum Held {
     /// Read holds: the ends of the live ones.
     Reads(Ends),
-    /// Write holds.
+    /// The number of write holds.
     Writes(u64),
 }
 
-/// One field, with all that is needed to mend it.
+/// A field of a lock's hash, with all that is needed to repair it.
 pub(super) struct Field {
     pub owner: Vec<u8>,
     pub stored: Stored,
 }
 
+/// The holds of one owner and one kind as they are stored, live or not.
 pub(super) enum Stored {
+    /// The read holds, by number.
     Reads(ReadHolds),
+    /// The number of write holds.
     Writes(u64),
 }
 
 impl Stored {
-    /// Whether there is a live hold among these.
+    /// Whether at least one of these holds is live in a lock of this mode.
     pub fn is_live(&self, mode: Mode) -> bool {
         match self {
             Stored::Reads(read_holds) => {
@@ -41,8 +44,8 @@ impl Stored {
         }
     }
 
-    /// How many live holds there are among these.
-    pub fn live(&self, mode: Mode) -> u64 {
+    /// The number of these holds that are live in a lock of this mode.
+    pub fn live_count(&self, mode: Mode) -> u64 {
         match self {
             Stored::Reads(read_holds) => live_ends(read_holds).len() as u64,
             Stored::Writes(count) if mode == Mode::Write => *count,
@@ -50,8 +53,8 @@ impl Stored {
         }
     }
 
-    /// Whether what the hash says is not (or no longer) true: a read hold has
-    /// lapsed, or a write hold stands in a lock that is in read mode.
+    /// Whether the field needs repair: a read hold has lapsed, no read hold is live, or it counts
+    /// write holds in a lock in read mode.
     pub fn is_stale(&self, mode: Mode) -> bool {
         match self {
             Stored::Reads(read_holds) => {
@@ -62,19 +65,22 @@ impl Stored {
     }
 }
 
-/// What to do about a read count beyond `MAX_READS`, and about all of them
-/// together beyond `MAX_KEYS_READ`.
+/// What to do if an owner has more than `MAX_READS` read holds, or a command would read more than
+/// `MAX_KEYS_READ` timeout keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Excess {
-    /// It is an error.
+    /// Return [`Error::TooManyReads`](super::Error::TooManyReads).
     Refuse,
-    /// Look no further than that.
+    /// Leave out the holds beyond the limit.
     Ignore,
 }
 
-/// Whose a timeout key is.
-pub(super) enum Whose {
-    Nobody,
-    Ours,
-    Other(Vec<u8>),
+/// The lock to which a timeout key belongs.
+pub(super) enum TimeoutOf {
+    /// The key does not exist.
+    Missing,
+    /// This lock.
+    ThisLock,
+    /// The lock of this name.
+    OtherLock(Vec<u8>),
 }

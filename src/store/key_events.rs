@@ -1,5 +1,6 @@
-//! Key events: the module's own, and those of the plain commands as which changes are
-//! propagated. Noted while a command works, and raised when it is done.
+//! Key events: the module's own, and those of the plain commands by which changes are propagated.
+//! The store notes them while a command runs. The server layer raises them when the command is
+//! done, because other modules may do anything when they receive one.
 
 use super::propagation::{Plain, Propagation};
 use super::Store;
@@ -19,19 +20,19 @@ pub struct KeyEvent {
     pub name: &'static CStr,
 }
 
-/// What happened to a lock, for the events of the module's own.
+/// What happened to a lock. Each has a key event of the module's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
     /// A request was granted.
     Acquired,
-    /// Holds were given back or forced away.
+    /// Holds were given back or removed by FORCEUNLOCK.
     Released,
-    /// Holds have lapsed.
+    /// Holds lapsed.
     Lapsed,
 }
 
 impl What {
-    /// The event's name.
+    /// The name of the key event.
     fn name(self) -> &'static CStr {
         match self {
             What::Acquired => c"rwlock.acquire",
@@ -41,17 +42,17 @@ impl What {
     }
 }
 
-/// The events that wait to be raised, in the order of the changes.
+/// The events that are not raised yet, in the order of the changes.
 struct Noted {
     events: Vec<KeyEvent>,
-    /// The place of the last one of the module's own.
+    /// The index of the last event of the module's own.
     last_own: Option<usize>,
 }
 
 static NOTED: MainThread<RefCell<Noted>> =
     MainThread::new(RefCell::new(Noted { events: Vec::new(), last_own: None }));
 
-/// Takes the events that wait to be raised.
+/// Takes the events that are not raised yet, in the order of the changes. The caller raises them.
 pub fn take_key_events() -> Vec<KeyEvent> {
     let mut noted = NOTED.borrow_mut();
     noted.last_own = None;
@@ -59,7 +60,8 @@ pub fn take_key_events() -> Vec<KeyEvent> {
 }
 
 impl Store<'_> {
-    /// Notes what happened to the lock, if anybody wants to know.
+    /// Notes the module's own event for the lock, if the server is configured to raise events of
+    /// modules.
     pub fn notice(&self, what: What) {
         if self.out.asked.has(EventClass::Module) {
             self.note_own(what);
@@ -75,7 +77,7 @@ impl Store<'_> {
                 && last.db == self.db.number()
                 && last.key.bytes() == self.key.bytes()
         };
-        // A lock with many readers is rid of those that have lapsed one by one.
+        // Lapsed readers of one lock are removed one by one. One event is enough for all of them.
         if what == What::Lapsed && last.is_some_and(is_same) {
             return;
         }
@@ -85,7 +87,8 @@ impl Store<'_> {
 }
 
 impl Propagation<'_> {
-    /// Notes the events of a plain change of a key, if anybody wants to know.
+    /// Notes the events of a plain command that changes a key, if the server is configured to
+    /// raise them.
     pub(super) fn note_plain(&self, change: Plain, key: &Str) {
         if self.asked.any() {
             self.note_asked(change, key);

@@ -1,4 +1,4 @@
-//! Making one hold last, whatever there is of the rest of its lock.
+//! Lengthens one hold of a lock of which some keys may be on another node.
 
 use super::change::Opened;
 use super::hash::{end_of, mode_of};
@@ -7,9 +7,9 @@ use super::{Error, Owner, Store};
 use crate::core::{End, Mode};
 
 impl Store<'_> {
-    /// Makes an owner's read hold of this number, or its write holds, last until
-    /// `end` at least. Only where all keys that make the hold are here. It removes
-    /// nothing, for a key that is missing may be at another node.
+    /// Makes a hold of the owner last until `end` at least. `number`: the number of the read hold;
+    /// None: the write holds. Does nothing if a key of the hold is not on this node. Removes
+    /// nothing, because a key that is missing here may be on another node.
     pub fn lengthen(
         &mut self,
         owner: &Owner<'_>,

@@ -1,7 +1,6 @@
-//! The keys of a lock (`docs/keys.md`): how they are named, what they hold,
-//! and the only code that changes them. Every change goes to the keyspace, to
-//! WATCH and client caches, and as plain commands with absolute times to the
-//! replicas and the AOF, here and nowhere else.
+//! The keys of a lock (`docs/keys.md`): their names, their content, and the only code that changes
+//! them. For each change, the store writes the keyspace, signals WATCH and client caches, and
+//! propagates plain commands with absolute times to the replicas and the AOF.
 
 mod change;
 mod error;
@@ -41,19 +40,20 @@ use lazy_static::lazy_static;
 use names::Name;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A lock: a name alone, without its database, is none.
+/// A lock: a database and a name. The same name in another database is another lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LockRef<'a> {
-    /// The number of its database.
+    /// The number of the database.
     pub db: i32,
-    /// Its name.
+    /// The name of the lock.
     pub name: &'a [u8],
 }
 
 /// Whether the server is part of a cluster.
 static CLUSTER: AtomicBool = AtomicBool::new(false);
 
-/// Learns once, at load, what does not change while the server runs.
+/// Prepares the store when the module is loaded: reads whether the server is in a cluster, declares
+/// the module's options and prepares the probes. The error is a text for the log.
 pub fn init(ctx: Ctx<'_>) -> Result<(), String> {
     CLUSTER.store(ctx.is_cluster(), Ordering::Relaxed);
     ctx.declare_options();
@@ -65,7 +65,7 @@ pub fn is_cluster() -> bool {
     CLUSTER.load(Ordering::Relaxed)
 }
 
-/// Words that nearly every change needs.
+/// Strings that nearly every change needs.
 struct Words {
     mode: Text,
     read: Text,
@@ -89,16 +89,16 @@ lazy_static! {
 }
 
 lazy_static! {
-    /// Names of keys, fields and channels that were used lately.
+    /// Names of keys, fields and channels that were used recently.
     static ref NAMES: MainThread<TextCache> = MainThread::new(TextCache::default());
 }
 
-/// Gives back what is kept for speed alone, before the module is unloaded.
+/// Frees the cached names. To be called before the module is unloaded.
 pub fn stop() {
     NAMES.clear();
 }
 
-/// A name as a string of the server's.
+/// Makes a string of the server from a name, or takes it from the cache.
 fn text(name: &Name<'_>) -> Text {
-    NAMES.text(|whole| name.put_to(whole))
+    NAMES.text(|whole| name.append_to(whole))
 }

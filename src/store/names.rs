@@ -1,4 +1,4 @@
-//! How a lock's keys are named, and which names are refused. Pure.
+//! The names of a lock's keys, and checks of the names of locks and owners. Pure.
 
 use super::Error;
 use std::io::Write;
@@ -13,23 +13,23 @@ const MAX_OWNER: usize = 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LockName<'a> {
     bytes: &'a [u8],
-    /// Whether the names made from it begin with it as it is, by Redisson's
-    /// rule: a name with a brace. Any other becomes a hash tag.
+    /// Whether the name contains `{`. By Redisson's rule such a name goes into the derived names
+    /// unchanged; any other name goes in between braces, as a hash tag.
     braced: bool,
 }
 
-/// A name in parts, to be put together.
+/// A name in parts, which [`Name::append_to`] joins.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Name<'a> {
-    /// What it begins with; parts that it does not need are empty.
+    /// The first parts. Unused ones are empty.
     parts: [&'a [u8]; 3],
-    /// What a numbered one goes on with, and the number.
+    /// The other parts of a name that ends in a number, and the number.
     rest: Option<([&'a [u8]; 2], u64)>,
 }
 
 impl<'a> Name<'a> {
-    /// Puts it at the end of what is there.
-    pub fn put_to(&self, whole: &mut Vec<u8>) {
+    /// Appends the name to `whole`.
+    pub fn append_to(&self, whole: &mut Vec<u8>) {
         for part in self.parts {
             whole.extend_from_slice(part);
         }
@@ -47,19 +47,20 @@ impl<'a> Name<'a> {
     }
 }
 
-/// What a field of a lock's hash counts.
+/// The meaning of a field of a lock's hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FieldName<'a> {
-    /// Nothing: it is the mode.
+    /// The mode of the lock.
     Mode,
-    /// The read holds of an owner.
+    /// The number of read holds of this owner.
     Reads(&'a [u8]),
-    /// The write holds of an owner.
+    /// The number of write holds of this owner.
     Writes(&'a [u8]),
 }
 
 impl<'a> LockName<'a> {
-    /// Checks the name. `cluster`: the names made from it must hash to its slot.
+    /// Checks the name. `cluster`: all derived names must be in the slot of the lock. Errors:
+    /// [`Error::BadLockName`], and in a cluster [`Error::CrossSlot`].
     pub fn new(name: &'a [u8], cluster: bool) -> Result<LockName<'a>, Error> {
         if is_derived(name) {
             return Err(Error::BadLockName(
@@ -73,7 +74,7 @@ impl<'a> LockName<'a> {
         Ok(LockName { bytes: name, braced: name.contains(&b'{') })
     }
 
-    /// The name itself.
+    /// The bytes of the name.
     pub fn bytes(self) -> &'a [u8] {
         self.bytes
     }
@@ -97,24 +98,25 @@ impl<'a> LockName<'a> {
         self.derived(b"", b"{", b"}:rwlock_fence")
     }
 
-    /// A key that shares the slot. Nobody uses it, if nobody knows the number.
+    /// A key in the lock's slot. No client can use it as long as `number` is secret.
     pub(super) fn probe(self, number: u64) -> Name<'a> {
         let probe: [&[u8]; 2] = [b"rwlock_probe:", b""];
         Name { rest: Some((probe, number)), ..self.derived(b"", b"{", b"}:") }
     }
 
-    /// The lock's channel.
+    /// Redisson's channel of the lock.
     pub(super) fn channel(self) -> Name<'a> {
         self.derived(b"redisson_rwlock:", b"redisson_rwlock:{", b"}")
     }
 
-    /// The channel on which owners are named.
+    /// The channel whose messages name owners.
     pub(super) fn owner_channel(self) -> Name<'a> {
         self.derived(b"", b"{", b"}:channel")
     }
 
-    /// What stands before and behind a name that becomes a hash tag, which `}`
-    /// ends; `braced`: what stands before one that does not.
+    /// A derived name. For a name that becomes a hash tag: `before`, the name, `behind`, where
+    /// `behind` begins with `}`. For a name that contains `{`: `braced`, the name, `behind` without
+    /// its `}`.
     fn derived(self, braced: &'a [u8], before: &'a [u8], behind: &'a [u8]) -> Name<'a> {
         let parts = if self.braced {
             [braced, self.bytes, &behind[1..]]
@@ -125,7 +127,7 @@ impl<'a> LockName<'a> {
     }
 }
 
-/// Checks the name of an owner.
+/// Checks the name of an owner: 1 to 1024 bytes, not `mode`, no end in `:write`.
 pub(super) fn check_owner(owner: &[u8]) -> Result<(), Error> {
     if owner.is_empty() || owner.len() > MAX_OWNER {
         return Err(Error::BadOwner("owner must be 1 to 1024 bytes long"));
@@ -141,7 +143,7 @@ pub(super) fn write_field(owner: &[u8]) -> Name<'_> {
     Name { parts: [owner, WRITE, b""], rest: None }
 }
 
-/// What a field of a lock's hash is.
+/// The meaning of a field of a lock's hash, by its name.
 pub(super) fn field_name(field: &[u8]) -> FieldName<'_> {
     if field == b"mode" {
         return FieldName::Mode;
@@ -152,16 +154,16 @@ pub(super) fn field_name(field: &[u8]) -> FieldName<'_> {
     }
 }
 
-/// Whether it ends as the keys of locks do.
+/// Whether the name ends like a derived key.
 fn is_derived(name: &[u8]) -> bool {
     match name.last() {
-        // What most names end in, though few are as long.
+        // Many names of locks end in a digit, but few are this long.
         Some(b'0'..=b'9') => name.len() > TIMEOUT.len() && without_timeout(name).is_some(),
         _ => name.ends_with(RESERVATION) || name.ends_with(FENCE),
     }
 }
 
-/// What stands before `:rwlock_timeout:<digits>`.
+/// The part of the name before `:rwlock_timeout:<digits>`; None: the name does not end so.
 fn without_timeout(name: &[u8]) -> Option<&[u8]> {
     let digits = name.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
     if digits == 0 {
@@ -170,25 +172,25 @@ fn without_timeout(name: &[u8]) -> Option<&[u8]> {
     name[..name.len() - digits].strip_suffix(TIMEOUT)
 }
 
-/// The locks that a key may be derived from, if it has the name of a derived
-/// key at all. Where the lock's name ends and the owner's begins is not always
-/// certain, and `{a}` begins the names of two locks' keys, so there can be
-/// several; the likeliest comes first.
+/// The locks to which a key may belong as a timeout key or as a reservation, the most probable
+/// first. At most [`MAX_GUESSES`] prefixes are tried; none for any other key. There can be more than
+/// one lock: the end of the lock's name is not certain if the name of the lock or the owner contains
+/// `:`, and a key that begins with `{a}` may belong to the lock `a` or to the lock `{a}`.
 pub fn locks_of_key(key: &[u8]) -> impl Iterator<Item = Vec<u8>> + '_ {
     let of_reservation = key.strip_suffix(RESERVATION).map(|prefix| (prefix, prefix.len()));
     let of_timeout = without_timeout(key).map(|prefix| (prefix, 0));
     of_reservation.or(of_timeout).into_iter().flat_map(|(prefix, from)| {
         let ends = (from..=prefix.len())
             .filter(move |&at| at == from.max(prefix.len()) || prefix[at] == b':');
-        // What is cut out of a `{a:b}` is no name.
+        // A start that ends inside the braces of `{a:b}` is not a name.
         let closes = prefix.contains(&b'}');
         let whole = move |start: &&[u8]| !closes || start.contains(&b'}');
         ends.map(|at| &prefix[..at]).filter(whole).flat_map(locks_of_prefix).take(MAX_GUESSES)
     })
 }
 
-/// The owner and the number of the read hold whose timeout key this is, if it is one of
-/// this lock.
+/// The owner and the number of the read hold to which a timeout key of this lock belongs; None: the
+/// key is not a timeout key of this lock.
 pub fn hold_of_key<'k>(key: &'k [u8], lock: &[u8]) -> Option<(&'k [u8], u64)> {
     let rest = match lock.contains(&b'{') {
         true => key.strip_prefix(lock)?,
@@ -203,10 +205,10 @@ pub fn hold_of_key<'k>(key: &'k [u8], lock: &[u8]) -> Option<(&'k [u8], u64)> {
     Some((owner, number))
 }
 
-/// A key with many colons could be derived from many locks.
+/// Limits the work for a key with many colons, which could belong to many locks.
 const MAX_GUESSES: usize = 16;
 
-/// The locks whose derived names begin so.
+/// The locks whose derived names begin with `prefix`.
 fn locks_of_prefix(prefix: &[u8]) -> impl Iterator<Item = Vec<u8>> + '_ {
     let inner = prefix.strip_prefix(b"{").and_then(|rest| rest.strip_suffix(b"}"));
     let plain = inner.filter(|inner| !inner.contains(&b'{'));
@@ -214,15 +216,14 @@ fn locks_of_prefix(prefix: &[u8]) -> impl Iterator<Item = Vec<u8>> + '_ {
     plain.into_iter().chain(tagged).map(<[u8]>::to_vec)
 }
 
-/// Whether every name derived from this one hashes to its slot, by the
-/// cluster's rule: what counts is what stands between the first `{` and the
-/// first `}` behind it, if that is not empty, else the whole name.
+/// Whether all names derived from this name are in its slot. The cluster hashes the bytes between
+/// the first `{` and the first `}` after it. If there are none, it hashes the whole name.
 fn shares_slot(name: &[u8]) -> bool {
     match name.iter().position(|&byte| byte == b'{') {
         Some(open) => {
             name[open + 1..].iter().position(|&byte| byte == b'}').is_some_and(|at| at > 0)
         }
-        // It becomes the tag itself, which its own `}` would cut.
+        // The whole name becomes the hash tag. A `}` in the name would end the tag too early.
         None => !name.is_empty() && !name.contains(&b'}'),
     }
 }
@@ -254,7 +255,7 @@ mod tests {
 
     fn whole(name: Name<'_>) -> Vec<u8> {
         let mut whole = Vec::new();
-        name.put_to(&mut whole);
+        name.append_to(&mut whole);
         whole
     }
 
@@ -280,7 +281,7 @@ mod tests {
         assert_eq!(locks(b"x{a}:wait_write"), [b"x{a}".to_vec()]);
         assert_eq!(locks(b"{a:b}:me:7:rwlock_timeout:12")[0], b"a:b");
         assert_eq!(locks(b"x{a}:me:rwlock_timeout:1")[0], b"x{a}");
-        // Whatever lock and owner there are, the lock is among the guesses.
+        // For each lock and each owner, the lock is among the guesses.
         for name in [
             b"a".as_slice(),
             b"{a}",

@@ -1,43 +1,43 @@
 //! The numbers of an owner's read holds. Pure.
 //!
-//! They go from 1 to the count without gaps. When one lapses, those above it
-//! move down. Only a number whose timeout key belongs to another lock is
-//! stepped over, for that key is not ours to write.
+//! The numbers go from 1 to the count without gaps. When a hold lapses, the holds with higher
+//! numbers move down. There is one exception: a number whose timeout key belongs to another lock is
+//! skipped, because the module must not write that key.
 
 use super::Error;
 use crate::core::{End, Ends};
 use smallvec::SmallVec;
 
-/// What a number from 1 to the count stands for.
+/// The read hold of one number from 1 to the count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ReadHold {
     /// A live hold.
     Live(End),
-    /// One that has lapsed.
+    /// A lapsed hold: its timeout key does not exist or has expired.
     Lapsed,
-    /// Nothing of ours: the timeout key belongs to the lock of this name.
+    /// No hold: the timeout key belongs to the lock of this name.
     OfOtherLock(Vec<u8>),
 }
 
-/// The numbers of one owner, from 1 to the count.
+/// The read holds of one owner, by number from 1 to the count.
 pub(super) type ReadHolds = SmallVec<[ReadHold; 2]>;
 
 /// Changes of one owner's timeout keys.
 pub(super) type Steps = SmallVec<[Step; 2]>;
 
-/// A change of one timeout key.
+/// A change of the timeout key of one number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Write it, with this end.
+    /// Write the key, with this end.
     Set(u64, End),
-    /// Give it this end.
+    /// Give the existing key this end.
     Expire(u64, End),
-    /// Delete it.
+    /// Delete the key.
     Delete(u64),
 }
 
 impl Step {
-    /// The number whose timeout key it changes.
+    /// The number of the read hold.
     pub fn number(self) -> u64 {
         match self {
             Step::Set(number, _) | Step::Expire(number, _) | Step::Delete(number) => number,
@@ -45,8 +45,9 @@ impl Step {
     }
 }
 
-/// The steps from `read_holds` to holds with these `ends`, and the new count. The
-/// first holds are those that live; what is beyond them is new.
+/// The steps from `read_holds` to read holds with these `ends`, and the new count. The first ends
+/// are those of the live holds, lowest number first; further ends are those of new holds.
+/// [`Error::Clash`]: a new hold is refused while a number belongs to another lock.
 pub(super) fn renumber(read_holds: &[ReadHold], ends: &[End]) -> Result<(Steps, u64), Error> {
     if read_holds.is_empty() {
         let steps = (1..).zip(ends).map(|(number, end)| Step::Set(number, *end)).collect();
@@ -84,17 +85,20 @@ pub(super) fn renumber(read_holds: &[ReadHold], ends: &[End]) -> Result<(Steps, 
     Ok((steps, count))
 }
 
-/// The numbers that read holds get, from the lowest.
+/// The numbers that read holds can have, lowest first: all but those whose timeout keys belong to
+/// other locks.
 pub(super) fn free_numbers(read_holds: &[ReadHold]) -> impl Iterator<Item = u64> + '_ {
     (1..).filter(|&number| !matches!(read_hold(read_holds, number), Some(ReadHold::OfOtherLock(_))))
 }
 
-/// The number that the live one of this number has once it is renumbered.
+/// The number that the live read hold of this number has after it is renumbered; None: no live hold
+/// has this number.
 pub(super) fn number_after(read_holds: &[ReadHold], number: u64) -> Option<u64> {
     rank_of(read_holds, number).and_then(|rank| free_numbers(read_holds).nth(rank))
 }
 
-/// Which of the live ones has this number, counted from 0.
+/// The position among the live read holds, from 0, of the one with this number; None: no live hold
+/// has it.
 pub(super) fn rank_of(read_holds: &[ReadHold], number: u64) -> Option<usize> {
     let live = numbered(read_holds).filter(|(_, read_hold)| matches!(read_hold, ReadHold::Live(_)));
     live.map(|(live, _)| live).position(|live| live == number)
@@ -108,7 +112,7 @@ fn read_hold(read_holds: &[ReadHold], number: u64) -> Option<&ReadHold> {
     usize::try_from(number - 1).ok().and_then(|index| read_holds.get(index))
 }
 
-/// The ends of the live ones, lowest number first.
+/// The ends of the live read holds, lowest number first.
 pub(super) fn live_ends(read_holds: &[ReadHold]) -> Ends {
     read_holds
         .iter()
@@ -129,7 +133,7 @@ mod tests {
     const B: End = End::At(20);
     const C: End = End::At(30);
 
-    /// The steps as a plain list, for comparison.
+    /// The steps as a `Vec`, for comparison.
     fn steps(read_holds: &[ReadHold], ends: &[End]) -> Result<(Vec<Step>, u64), Error> {
         renumber(read_holds, ends).map(|(steps, count)| (steps.into_vec(), count))
     }

@@ -1,11 +1,11 @@
-//! An owner, with the two fields that count its holds.
+//! The name of an owner, and the two fields that count its holds.
 
 use super::names::{check_owner, write_field};
 use super::{text, Error};
 use crate::ffi::{Str, Text};
 use std::cell::OnceCell;
 
-/// Who asks.
+/// An owner whose name is checked.
 pub struct Owner<'a> {
     name: &'a Str,
     bytes: &'a [u8],
@@ -13,30 +13,30 @@ pub struct Owner<'a> {
 }
 
 impl<'a> Owner<'a> {
-    /// Checks the name.
+    /// Checks the name. [`Error::BadOwner`]: an owner cannot have this name.
     pub fn new(name: &'a Str) -> Result<Owner<'a>, Error> {
         let bytes = name.bytes();
         check_owner(bytes)?;
         Ok(Owner { name, bytes, write_field: OnceCell::new() })
     }
 
-    /// The owner with the empty name, who can hold nothing: for looking at a
-    /// lock in nobody's name.
+    /// An owner with an empty name, which cannot have holds. In a snapshot for it all holders are
+    /// other owners.
     pub fn nobody() -> Owner<'static> {
         Owner { name: &super::WORDS.empty, bytes: b"", write_field: OnceCell::new() }
     }
 
-    /// The name, as the server keeps it.
+    /// The name as a string of the server.
     pub fn name(&self) -> &'a Str {
         self.name
     }
 
-    /// The name itself.
+    /// The bytes of the name.
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// The field that counts the read holds: the name as it is.
+    /// The field that counts the read holds: the name itself.
     pub(super) fn read_field(&self) -> &'a Str {
         self.name
     }

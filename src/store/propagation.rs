@@ -1,4 +1,4 @@
-//! Handing changes on: as key events, to replicas and to the AOF.
+//! Propagates changes to replicas and the AOF, and notes their key events.
 
 use super::WORDS;
 use crate::core::End;
@@ -7,26 +7,28 @@ use std::cell::Cell;
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// Who hears of changes.
+/// The listeners, which hear of changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Listeners {
-    /// Nobody.
+    /// There are no listeners.
     Nobody,
-    /// The AOF, or the backlog from which a replica that was there may go on.
+    /// There are no replicas, but an AOF, a backlog from which a replica that comes back may
+    /// continue, or a cluster, in which a slot may move.
     Files,
-    /// Replicas, perhaps with clients that subscribe to channels.
+    /// There are replicas, which may have clients that subscribe to channels.
     Replicas,
 }
 
+/// The listeners, as a [`Listeners`] number.
 static LISTENERS: AtomicU8 = AtomicU8::new(Listeners::Replicas as u8);
 
-/// Says for whom changes are written down.
+/// Sets which listeners there are.
 pub fn set_listeners(listeners: Listeners) {
     LISTENERS.store(listeners as u8, Ordering::Relaxed);
 }
 
-/// For whom they are.
+/// The listeners that were set last; before that [`Listeners::Replicas`].
 pub fn listeners() -> Listeners {
     match LISTENERS.load(Ordering::Relaxed) {
         0 => Listeners::Nobody,
@@ -35,7 +37,7 @@ pub fn listeners() -> Listeners {
     }
 }
 
-/// A plain command by which a change is handed on.
+/// A plain command by which a change is propagated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Plain {
     HSet,
@@ -60,7 +62,7 @@ impl Plain {
         }
     }
 
-    /// The key events that the command raises, for each key that it changes.
+    /// The key events that the command raises for each key that it changes.
     pub fn events(self) -> &'static [(EventClass, &'static CStr)] {
         const EXPIRE: (EventClass, &CStr) = (EventClass::Generic, c"expire");
         const SET: (EventClass, &CStr) = (EventClass::String, c"set");
@@ -76,23 +78,23 @@ impl Plain {
     }
 }
 
-/// Where a lock's changes are handed on to.
+/// Propagates the changes of one lock, and notes their key events.
 pub(super) struct Propagation<'c> {
     pub db: Db<'c>,
-    /// The key events that somebody wants.
+    /// The classes of key events that the server is configured to raise.
     pub asked: AskedFor,
-    /// Whether the server has counted a change that nobody hears of.
+    /// Whether the server has counted a change of this command that has no listeners.
     counted: Cell<bool>,
 }
 
 impl<'c> Propagation<'c> {
-    /// Of changes in this database.
+    /// Propagates changes in this database.
     #[inline(always)]
     pub fn of(db: Db<'c>) -> Propagation<'c> {
         Propagation { db, asked: db.ctx().asked_for(), counted: Cell::new(false) }
     }
 
-    /// Gives a key that is there another end.
+    /// Changes the expiry of an existing key, and propagates that.
     pub fn expire(&self, key: &mut Key<'_>, name: &Str, end: End) {
         match end {
             End::At(at) => {
@@ -106,8 +108,7 @@ impl<'c> Propagation<'c> {
         }
     }
 
-    /// Tells everybody of a change of the key that comes first among the
-    /// arguments: as a key event, and as a plain command to replicas and the AOF.
+    /// Propagates a change of the key that is the first argument, and notes its key events.
     pub fn propagate(&self, change: Plain, args: &[&Str]) {
         if let Some(key) = args.first() {
             self.note_plain(change, key);
@@ -117,7 +118,7 @@ impl<'c> Propagation<'c> {
         }
     }
 
-    /// The same of keys that were deleted.
+    /// Propagates that keys were deleted, and notes their key events. Does nothing without keys.
     pub fn propagate_deletion(&self, keys: &[&Str]) {
         for key in keys {
             self.note_plain(Plain::Del, key);
@@ -127,7 +128,7 @@ impl<'c> Propagation<'c> {
         }
     }
 
-    /// The same of a new time of expiry, a unix time in ms.
+    /// Propagates the new expiry of a key, and notes its key event. `at`: unix time in ms.
     fn propagate_expiry(&self, key: &Str, at: i64) {
         self.note_plain(Plain::PExpireAt, key);
         if self.has_listeners() {
@@ -136,7 +137,8 @@ impl<'c> Propagation<'c> {
         }
     }
 
-    /// The same of a string that was set until then, a unix time in ms.
+    /// Propagates that a string was set, and notes its key events. `at`: its expiry, unix time in
+    /// ms.
     pub fn propagate_set_until(&self, key: &Str, value: &Str, at: i64) {
         self.note_plain(Plain::SetUntil, key);
         if self.has_listeners() {
@@ -145,8 +147,9 @@ impl<'c> Propagation<'c> {
         }
     }
 
-    /// Whether anybody hears of a change. If not, the server still counts one
-    /// for the command, for the next RDB file.
+    /// Whether to propagate a change. Without listeners it is only counted, once for each command:
+    /// the server saves an RDB file after a number of changes. If the server cannot count it, the
+    /// change is propagated, because the server counts what is propagated.
     fn has_listeners(&self) -> bool {
         if listeners() != Listeners::Nobody {
             return true;

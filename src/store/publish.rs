@@ -1,4 +1,4 @@
-//! Announcing what ended (`docs/announcements.md`).
+//! Announces the ends of holds on the lock's channels (`docs/announcements.md`).
 
 use super::names::Name;
 use super::snapshot::Snapshot;
@@ -8,47 +8,47 @@ use crate::ffi::{Ctx, Db, MainThread, Propagate, Str, Text};
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether an end is announced on Redisson's channel.
+/// Whether ends are announced on Redisson's channel.
 static TO_REDISSON: AtomicBool = AtomicBool::new(true);
 
-/// Whether it is announced on the channel that names owners.
+/// Whether ends are announced on the channel that names owners.
 static TO_OWNERS: AtomicBool = AtomicBool::new(false);
 
-/// Whether all nodes of a cluster are told.
+/// Whether a cluster publishes to all its nodes.
 static GLOBALLY: AtomicBool = AtomicBool::new(false);
 
 /// The channels on which ends are announced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Channels {
-    /// That of Redisson.
+    /// Redisson's channel.
     #[default]
     Redisson,
-    /// The one that names owners.
+    /// The channel whose messages name owners.
     Owner,
-    /// Both.
+    /// Both channels.
     All,
-    /// Neither.
+    /// No channel.
     None,
 }
 
 impl Channels {
-    /// Whether owners are named.
+    /// Whether ends are announced on the channel whose messages name owners.
     pub fn names_owners(self) -> bool {
         matches!(self, Channels::Owner | Channels::All)
     }
 }
 
-/// How a cluster publishes.
+/// How a node of a cluster publishes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ClusterPublish {
-    /// To the nodes that have the lock's slot, as SPUBLISH.
+    /// To the nodes of the lock's slot, like SPUBLISH.
     #[default]
     Sharded,
-    /// To all nodes, as PUBLISH.
+    /// To all nodes, like PUBLISH.
     Global,
 }
 
-/// Says how ends are announced from now on.
+/// Sets how ends are announced from now on.
 pub fn announce_by(channels: Channels, cluster: ClusterPublish) {
     let to_redisson = matches!(channels, Channels::Redisson | Channels::All);
     TO_REDISSON.store(to_redisson, Ordering::Relaxed);
@@ -57,9 +57,9 @@ pub fn announce_by(channels: Channels, cluster: ClusterPublish) {
 }
 
 impl Store<'_> {
-    /// Announces an end on the lock's channels. `whose` hold it was; empty when
-    /// nobody knows.
-    pub fn announce(&self, announcement: Option<Announcement>, whose: &[u8]) {
+    /// Publishes an announcement on the configured channels. `owner`: the owner of the hold that
+    /// ended; empty: it is not known.
+    pub fn announce(&self, announcement: Option<Announcement>, owner: &[u8]) {
         let Some(announcement) = announcement else {
             return;
         };
@@ -71,17 +71,17 @@ impl Store<'_> {
             self.publish(&self.name.channel(), message);
         }
         if TO_OWNERS.load(Ordering::Relaxed) {
-            let what: &[u8] = match announcement {
+            let suffix: &[u8] = match announcement {
                 Announcement::ReadFreed => b"_del_read",
                 Announcement::WriteEnded => b"_del_write",
             };
-            self.publish(&self.name.owner_channel(), &Text::new(&[whose, what].concat()));
+            self.publish(&self.name.owner_channel(), &Text::new(&[owner, suffix].concat()));
         }
     }
 
-    /// Publishes: in a cluster to the slot's nodes or to all; outside one also
-    /// to the subscribers on replicas, which the module API alone would not
-    /// reach.
+    /// Publishes a message to the subscribers on this server; in a cluster also to those on the
+    /// nodes of the slot or on all nodes. Outside of a cluster the module API does not reach the
+    /// subscribers on replicas, so a PUBLISH is propagated.
     fn publish(&self, channel: &Name<'_>, message: &Str) {
         let channel = text(channel);
         if is_cluster() && !GLOBALLY.load(Ordering::Relaxed) {
@@ -90,11 +90,11 @@ impl Store<'_> {
         }
         self.db.ctx().publish(&channel, message);
         if !is_cluster() && listeners() == Listeners::Replicas {
-            if AWAKE.load(Ordering::Relaxed) {
+            if LOOP_IS_AWAKE.load(Ordering::Relaxed) {
                 let (db, message) = (self.db.number(), message.to_text());
-                LATER.borrow_mut().push(ForReplicas { db, channel, message });
+                KEPT.borrow_mut().push(ForReplicas { db, channel, message });
             } else {
-                hand_on(self.db, &channel, message);
+                propagate_message(self.db, &channel, message);
             }
         }
     }
@@ -102,48 +102,50 @@ impl Store<'_> {
 
 /// A message for the subscribers on replicas.
 struct ForReplicas {
-    /// The lock's database, for the stream to stay in it.
+    /// The lock's database. The stream to the replicas then needs no SELECT for the message.
     db: i32,
     channel: Text,
     message: Text,
 }
 
-/// Those that go out when the server has done all that it was asked. Together
-/// with the change that they tell of they would make a transaction, which
-/// costs the server, the AOF and the replicas twice as much.
-static LATER: MainThread<RefCell<Vec<ForReplicas>>> = MainThread::new(RefCell::new(Vec::new()));
+/// The messages that are propagated when the event loop has run its commands. Propagated together
+/// with the change, a message would make a transaction, which costs the server, the AOF and the
+/// replicas twice as much.
+static KEPT: MainThread<RefCell<Vec<ForReplicas>>> = MainThread::new(RefCell::new(Vec::new()));
 
-/// Whether that time will come before it sleeps.
-static AWAKE: AtomicBool = AtomicBool::new(false);
+/// Whether [`loop_is_done`] will be called before the event loop sleeps.
+static LOOP_IS_AWAKE: AtomicBool = AtomicBool::new(false);
 
-/// The event loop woke up.
+/// Keeps messages for replicas from now on. To be called when the event loop wakes up, if
+/// [`loop_is_done`] will be called before it sleeps.
 pub fn loop_awakes() {
-    AWAKE.store(true, Ordering::Relaxed);
+    LOOP_IS_AWAKE.store(true, Ordering::Relaxed);
 }
 
-/// It has done all that it was asked: hands on what was published meanwhile.
+/// Propagates the messages that were kept. To be called when the event loop has run its commands.
+/// While writes are paused the messages stay kept; on a replica they are dropped.
 pub fn loop_is_done(ctx: Ctx<'_>) {
-    AWAKE.store(false, Ordering::Relaxed);
-    if LATER.borrow().is_empty() || ctx.writes_are_paused() {
+    LOOP_IS_AWAKE.store(false, Ordering::Relaxed);
+    if KEPT.borrow().is_empty() || ctx.writes_are_paused() {
         return;
     }
-    let messages = LATER.take();
+    let messages = KEPT.take();
     if !ctx.situation().primary {
         return;
     }
     for ForReplicas { db, channel, message } in &messages {
-        hand_on(ctx.in_db(*db), channel, message);
+        propagate_message(ctx.in_db(*db), channel, message);
     }
 }
 
-fn hand_on(db: Db<'_>, channel: &Str, message: &Str) {
+fn propagate_message(db: Db<'_>, channel: &Str, message: &Str) {
     db.replicate(c"PUBLISH", Propagate::ReplicasOnly, &[channel, message]);
 }
 
-/// Whose hold it was that ended, as the owner who looked saw the lock: its own,
-/// else that of the one who was to hold it `last`, else that of the first whose
-/// hold has lapsed.
-pub(super) fn whose<'a>(
+/// The owner that an announcement names; empty: it is not known. This is `owner` if it has live
+/// holds of the mode that ended in the snapshot. Else it is the last-expiring owner `last`, else
+/// `owner` if it has lapsed read holds, else the first other owner that has lapsed holds.
+pub(super) fn owner_of_ended<'a>(
     ended: Announcement,
     snapshot: &'a Snapshot,
     owner: &'a Owner<'_>,

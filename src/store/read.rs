@@ -1,7 +1,7 @@
-//! Reading a lock: a snapshot, all its holders, all its fields.
+//! Reads a lock: a snapshot, its holders, its fields.
 
 use super::hash::{check_writer, count, end_of, mode_of};
-use super::holds::{Excess, Field, Stored, Whose};
+use super::holds::{Excess, Field, Stored, TimeoutOf};
 use super::names::{field_name, FieldName};
 use super::numbering::{live_ends, ReadHold, ReadHolds};
 use super::snapshot::{Snapshot, StoredHash, StoredHolds};
@@ -9,33 +9,34 @@ use super::{text, Entry, Error, Held, Owner, Store};
 use crate::core::{End, Holds, Lock, Mode, Others, MAX_READS};
 use crate::ffi::{Key, KeyType};
 
-/// The timeout keys that one command looks at. More, in one lock, only a
-/// foreign hand can have counted, and they must not keep the server busy.
+/// How many timeout keys one command reads at most. Counts in the hash can be external and wrong,
+/// and must not keep the server busy.
 const MAX_KEYS_READ: u64 = 1_000_000;
 
-/// How much to find out about the holds of others.
+/// How much of the holds of other owners a snapshot reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadScope {
-    /// Only what it takes to know the lock's mode: where the owner's own holds
-    /// tell it, the others are left out.
+    /// As much as the lock's mode takes. If the owner has live holds of that mode, no other holds
+    /// are read.
     Mode,
-    /// Whether there are any.
+    /// As much as it takes to know whether there are other holders.
     Presence,
-    /// All of them, with the latest of their ends.
+    /// All holds, with the latest of their ends.
     Ends,
-    /// The same, for giving back: of a lock that a single write hold makes, not
-    /// even its end, for it ends with that.
+    /// All holds, for a request that gives holds back. If the lock has only one write hold, of this
+    /// owner, the end of the lock is not read, because the lock ends with the hold.
     Release,
 }
 
 impl Store<'_> {
-    /// Looks at the lock as `owner` sees it.
+    /// Takes a snapshot of the lock as `owner` sees it.
     pub fn snapshot(&self, owner: &Owner<'_>, scope: ReadScope) -> Result<Snapshot, Error> {
         self.snapshot_with(owner, scope, None)
     }
 
-    /// The lock's mode as `owner` sees it, where the last of its other readers is known, if
-    /// it is read, to read until then.
+    /// Takes a snapshot of the lock as `owner` sees it, where `latest` is known to be the latest
+    /// end of its other readers. In read mode it does not read their fields. In write mode its
+    /// scope is [`ReadScope::Mode`].
     pub fn snapshot_beside(&self, owner: &Owner<'_>, latest: End) -> Result<Snapshot, Error> {
         self.snapshot_with(owner, ReadScope::Mode, Some(latest))
     }
@@ -50,38 +51,45 @@ impl Store<'_> {
             return Ok(Snapshot::nothing());
         };
         let mode = mode_of(hash)?;
-        let (own, alone) = self.own(hash, mode, owner, hash.field_count() - 1)?;
-        let single = alone && mode == Mode::Write && own.writes == 1 && own.reads == 0;
-        let is_last = single && scope == ReadScope::Release;
-        let stale = StoredHash { mode, end: if is_last { End::Never } else { end_of(hash) } };
+        let (own, no_others) = self.read_own(hash, mode, owner, hash.field_count() - 1)?;
+        let is_single_write = no_others && mode == Mode::Write && own.writes == 1 && own.reads == 0;
+        let needs_no_end = is_single_write && scope == ReadScope::Release;
+        let stored = StoredHash { mode, end: if needs_no_end { End::Never } else { end_of(hash) } };
         let holds = Holds {
             reads: live_ends(&own.read_holds),
-            writes: if stale.mode == Mode::Write { own.writes } else { 0 },
+            writes: if mode == Mode::Write { own.writes } else { 0 },
         };
-        let own_tells_mode = match stale.mode {
+        let own_tells_mode = match mode {
             Mode::Read => !holds.reads.is_empty(),
             Mode::Write => holds.writes > 0,
         };
-        let mut earliest = holds.reads.iter().copied().fold(stale.end, End::min);
-        let mut met = holds.count();
+        let mut earliest = holds.reads.iter().copied().fold(stored.end, End::min);
+        let mut live_holds = holds.count();
         let readers = readers.filter(|_| mode == Mode::Read);
         let (others, stale_fields) = if readers.is_some() {
             (Others::Readers { latest: readers }, Vec::new())
-        } else if alone || (scope == ReadScope::Mode && own_tells_mode) {
+        } else if no_others || (scope == ReadScope::Mode && own_tells_mode) {
             (Others::None, Vec::new())
         } else {
-            self.others(hash, owner.bytes(), stale.mode, scope, &mut earliest, &mut met)?
+            self.read_others(hash, owner.bytes(), mode, scope, &mut earliest, &mut live_holds)?
         };
         check_writer(mode, holds.writes > 0 || others == Others::Writer)?;
-        let lock = Lock { own: holds, others, end: stale.end };
+        let lock = Lock { own: holds, others, end: stored.end };
         let lock = if lock.is_free() { Lock::free() } else { lock };
-        Ok(Snapshot { lock, earliest, holds: met, hash: Some(stale), own, single, stale_fields })
+        Ok(Snapshot {
+            lock,
+            earliest,
+            holds: live_holds,
+            hash: Some(stored),
+            own,
+            is_single_write,
+            stale_fields,
+        })
     }
 
-    /// What the hash and the timeout keys say of the owner's own holds, and
-    /// whether the hash says nothing else. A field is asked for only while
-    /// there are fields that nothing is known of.
-    fn own(
+    /// Reads the owner's own holds, and whether the hash has no fields of other owners. `unknown`:
+    /// the number of fields beside the mode. When all of them are found, no other is read.
+    fn read_own(
         &self,
         hash: &Key<'_>,
         mode: Mode,
@@ -99,7 +107,7 @@ impl Store<'_> {
             unknown -= usize::from(value.is_some());
             value.map_or(Ok(0), |text| count(text.bytes()))
         };
-        // The kind that the mode makes likely first.
+        // The more probable kind first. After a hit there may be no need to read the other.
         let (reads, writes) = match mode {
             Mode::Read => (stored(Mode::Read)?, stored(Mode::Write)?),
             Mode::Write => {
@@ -114,15 +122,16 @@ impl Store<'_> {
         Ok((StoredHolds { reads, read_holds, writes }, unknown == 0))
     }
 
-    /// Looks at the holds of others, no further than `scope` asks.
-    fn others(
+    /// Reads the holds of other owners, as far as `scope` asks, and the fields that need repair.
+    /// Lowers `earliest` to the ends of the holds, and adds their number to `live_holds`.
+    fn read_others(
         &self,
         hash: &Key<'_>,
         own: &[u8],
         mode: Mode,
         scope: ReadScope,
         earliest: &mut End,
-        met: &mut u64,
+        live_holds: &mut u64,
     ) -> Result<(Others, Vec<Field>), Error> {
         let mut others = Others::None;
         let mut latest = None;
@@ -135,14 +144,14 @@ impl Store<'_> {
             match &field.stored {
                 Stored::Writes(count) if mode == Mode::Write => {
                     others = Others::Writer;
-                    *met = met.saturating_add(*count);
+                    *live_holds = live_holds.saturating_add(*count);
                 }
                 Stored::Writes(_) => {}
                 Stored::Reads(read_holds) => {
                     for end in live_ends(read_holds) {
                         latest = latest.max(Some(end));
                         *earliest = end.min(*earliest);
-                        *met = met.saturating_add(1);
+                        *live_holds = live_holds.saturating_add(1);
                     }
                     if latest.is_some() && others == Others::None {
                         others = Others::Readers { latest: None };
@@ -152,11 +161,11 @@ impl Store<'_> {
             if field.stored.is_stale(mode) {
                 stale_fields.push(field);
             }
-            let told = match mode {
+            let is_enough = match mode {
                 Mode::Read => others != Others::None,
                 Mode::Write => others == Others::Writer,
             };
-            if told && !matches!(scope, ReadScope::Ends | ReadScope::Release) {
+            if is_enough && !matches!(scope, ReadScope::Ends | ReadScope::Release) {
                 return Ok((others, stale_fields));
             }
         }
@@ -166,8 +175,7 @@ impl Store<'_> {
         Ok((others, stale_fields))
     }
 
-    /// The end of the hash, and every field that has live holds; None when
-    /// nobody holds the lock.
+    /// The end of the hash, and all fields with live holds; None: the lock is free.
     pub fn holders(&self) -> Result<Option<(End, Vec<Entry>)>, Error> {
         let Some(hash) = self.hash()? else {
             return Ok(None);
@@ -192,9 +200,9 @@ impl Store<'_> {
         Ok((!entries.is_empty()).then_some((end_of(hash), entries)))
     }
 
-    /// Every field of the hash, live or not, and the mode that it tells; None
-    /// without a hash.
-    pub(super) fn everything(&self) -> Result<Option<(Mode, Vec<Field>)>, Error> {
+    /// The mode of the hash, and all its fields with live or lapsed holds; None: there is no hash.
+    /// Holds beyond the limits are left out.
+    pub(super) fn mode_and_fields(&self) -> Result<Option<(Mode, Vec<Field>)>, Error> {
         let Some(hash) = self.hash()? else {
             return Ok(None);
         };
@@ -206,7 +214,7 @@ impl Store<'_> {
 }
 
 impl<'c> Store<'c> {
-    /// Who writes, if anybody does.
+    /// The owner of the write holds; None: the lock is not in write mode.
     pub fn writer(&self) -> Result<Option<Vec<u8>>, Error> {
         let Some(hash) = self.hash()? else {
             return Ok(None);
@@ -218,7 +226,7 @@ impl<'c> Store<'c> {
         }))
     }
 
-    /// Every field of the lock's hash but the mode.
+    /// All fields of the lock's hash except the mode.
     pub(super) fn fields<'s>(
         &'s self,
         hash: &'s Key<'_>,
@@ -241,7 +249,8 @@ impl<'c> Store<'c> {
         })
     }
 
-    /// What the timeout keys say of an owner's `count` read holds.
+    /// Reads the timeout keys of an owner's `count` read holds. `excess`: what to do beyond the
+    /// limits.
     pub(super) fn read_holds(
         &self,
         owner: &[u8],
@@ -258,15 +267,15 @@ impl<'c> Store<'c> {
         (1..=count).map(|number| self.read_hold(owner, number)).collect()
     }
 
-    /// What the timeout key of an owner's read hold says.
+    /// Reads the timeout key of an owner's read hold. The key of a live hold stays open.
     pub(super) fn read_hold(&self, owner: &[u8], number: u64) -> Result<ReadHold, Error> {
         let name = text(&self.name.timeout(owner, number));
         let Some(key) = self.open_derived(&name, self.access) else {
             return Ok(ReadHold::Lapsed);
         };
-        Ok(match self.whose(&key)? {
-            Whose::Nobody => ReadHold::Lapsed,
-            Whose::Ours => {
+        Ok(match self.lock_of_timeout(&key)? {
+            TimeoutOf::Missing => ReadHold::Lapsed,
+            TimeoutOf::ThisLock => {
                 let end = key.expiry().map_or(End::Never, End::At);
                 if self.is_past(end) {
                     ReadHold::Lapsed
@@ -275,19 +284,19 @@ impl<'c> Store<'c> {
                     ReadHold::Live(end)
                 }
             }
-            Whose::Other(lock) => ReadHold::OfOtherLock(lock),
+            TimeoutOf::OtherLock(lock) => ReadHold::OfOtherLock(lock),
         })
     }
 
-    /// Whose timeout key this is. Redisson writes `1` where we write the
-    /// lock's name.
-    pub(super) fn whose(&self, key: &Key<'_>) -> Result<Whose, Error> {
+    /// The lock to which a timeout key belongs. Its value is the name of the lock, or the `1` that
+    /// Redisson writes, which counts as this lock.
+    pub(super) fn lock_of_timeout(&self, key: &Key<'_>) -> Result<TimeoutOf, Error> {
         match key.kind() {
-            KeyType::Empty => Ok(Whose::Nobody),
+            KeyType::Empty => Ok(TimeoutOf::Missing),
             KeyType::String => {
                 let value = key.string();
                 let ours = value == self.name.bytes() || value == b"1";
-                Ok(if ours { Whose::Ours } else { Whose::Other(value.to_vec()) })
+                Ok(if ours { TimeoutOf::ThisLock } else { TimeoutOf::OtherLock(value.to_vec()) })
             }
             KeyType::Hash | KeyType::Other => Err(Error::WrongType("a timeout key is no string")),
         }

@@ -1,4 +1,4 @@
-//! A polling writer's place, and the last fencing token.
+//! The reservation of a writer that polls, and the last fencing token.
 
 use super::hash::count;
 use super::names::{check_owner, Name};
@@ -7,7 +7,7 @@ use crate::core::{End, Token};
 use crate::ffi::{Access, Key, KeyType, Str, Text};
 
 impl Store<'_> {
-    /// The reservation that stands, if any. It is looked for once.
+    /// The reservation, if there is one that has not lapsed. Its key is read once.
     pub fn reservation(&self) -> Result<Option<Reserved>, Error> {
         if let Some(known) = self.reserved.get() {
             return Ok(known.clone());
@@ -27,19 +27,20 @@ impl Store<'_> {
         Ok((!self.is_past(end)).then_some(Reserved { owner, end }))
     }
 
-    /// Leaves or refreshes an owner's reservation.
+    /// Writes the reservation of an owner, in place of any other.
     pub fn reserve(&mut self, owner: &Str, end: End) {
         self.reserved.take();
         self.set(&text(&self.name.reservation()), owner, end);
     }
 
-    /// Takes the reservation away.
+    /// Deletes the reservation.
     pub fn consume_reservation(&mut self) {
         self.reserved.take();
         self.delete(None, [&text(&self.name.reservation())]);
     }
 
-    /// The last fencing token, or 0.
+    /// The last fencing token; 0: there is none. [`Error::WrongType`]: the fence key is not a
+    /// string, or not a number from 1 to 2^63 - 1.
     pub fn last_token(&self) -> Result<Token, Error> {
         let wrong = Error::WrongType("the fence key holds no token");
         let Some(key) = self.string_key(&self.name.fence(), &wrong)? else {
@@ -48,14 +49,14 @@ impl Store<'_> {
         count(key.string()).ok().and_then(|token| i64::try_from(token).ok()).ok_or(wrong)
     }
 
-    /// Remembers the last fencing token until `end`.
+    /// Writes the last fencing token, which is kept until `end`.
     pub fn set_last_token(&self, token: Token, end: End) {
         self.set(&text(&self.name.fence()), &Text::number(token), end);
     }
 
-    /// A key that is a string or not there.
+    /// Opens a string key; None: it does not exist. A key of another type is the error `wrong`.
     fn string_key(&self, name: &Name<'_>, wrong: &Error) -> Result<Option<Key<'_>>, Error> {
-        // A handle for reading is less to make, where nobody would notice.
+        // A handle for reading costs less, and is used where it leaves no trace.
         let access = if self.db.ctx().looks_unseen() { Access::Read } else { self.access };
         let Some(key) = self.open_derived(&text(name), access) else {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! Which node of a cluster serves a slot.
+//! Finds the node of a cluster that serves a slot, and checks whether this node serves it now.
 
 use super::{Error, LockName};
 use crate::ffi::{Access, CallReply, Ctx, Refusal, Text};
@@ -9,29 +9,29 @@ use std::hash::{BuildHasher, Hasher};
 /// The node that serves a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SlotOwner {
-    /// This one, though the slot may be on its way.
+    /// This node. The slot may be moving to or from another node.
     Myself,
-    /// Another one.
+    /// Another node.
     Other(Redirect),
-    /// None.
+    /// No node.
     Nobody,
-    /// The server does not tell.
+    /// The server does not say it.
     Unknown,
 }
 
-/// Where the keys of a slot are, as the server would tell a client.
+/// The address of the node that serves a slot, for the redirection of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Redirect {
     slot: u16,
-    /// An address, a host name, `?` for one that is not known, or nothing for the one that
-    /// the client knows: as `cluster-preferred-endpoint-type` says.
+    /// An IP address or a host name, by the setting `cluster-preferred-endpoint-type`. `?`: not
+    /// known. Empty: the client is to use the host that it is connected to.
     endpoint: Vec<u8>,
     port: Option<i64>,
     tls_port: Option<i64>,
 }
 
 impl Redirect {
-    /// The error that sends a client there, whether it is connected by TLS or not.
+    /// The MOVED error that redirects a client to the node. `tls`: the client is connected by TLS.
     pub fn error(&self, tls: bool) -> String {
         let port = if tls { self.tls_port.or(self.port) } else { self.port.or(self.tls_port) };
         let endpoint = String::from_utf8_lossy(&self.endpoint);
@@ -39,7 +39,7 @@ impl Redirect {
     }
 }
 
-/// Who serves the slot of this key.
+/// The node that serves the slot of this key.
 pub fn slot_owner(ctx: Ctx<'_>, key: &[u8]) -> SlotOwner {
     match (ctx.cluster_shards(), ctx.node_id()) {
         (Some(CallReply::List(shards)), Some(me)) => owner_in(&shards, &me, slot(key)),
@@ -47,8 +47,8 @@ pub fn slot_owner(ctx: Ctx<'_>, key: &[u8]) -> SlotOwner {
     }
 }
 
-/// The owner of a slot, as the reply of CLUSTER SHARDS tells it to the node `me`. CLUSTER
-/// NODES does not have the preferred endpoint, CLUSTER SLOTS has one port only.
+/// The node that serves a slot, by the reply of CLUSTER SHARDS. `me`: the id of this node. The other
+/// commands do not suffice: CLUSTER NODES has no preferred endpoint, CLUSTER SLOTS only one port.
 fn owner_in(shards: &[CallReply], me: &[u8], slot: u16) -> SlotOwner {
     let has_slot = |shard: &&CallReply| {
         let ranges = list(field(shard, "slots"));
@@ -65,7 +65,7 @@ fn owner_in(shards: &[CallReply], me: &[u8], slot: u16) -> SlotOwner {
     let primaries = list(field(shard, "nodes"));
     let mut primaries = primaries.iter().filter(|node| text(field(node, "role")) == b"master");
     let first = primaries.clone().next();
-    // A primary that failed stays in the shard of the one that took over.
+    // A failed primary stays in the shard, beside the primary that replaced it.
     let primary = primaries.find(|node| text(field(node, "health")) != b"fail").or(first);
     match primary {
         None => SlotOwner::Nobody,
@@ -79,7 +79,7 @@ fn owner_in(shards: &[CallReply], me: &[u8], slot: u16) -> SlotOwner {
     }
 }
 
-/// The value behind this name.
+/// The value of this name in a list of names and values in turn, or `Nothing`.
 fn field<'t>(map: &'t CallReply, name: &str) -> &'t CallReply {
     let pair = list(map).chunks_exact(2).find(|pair| text(&pair[0]) == name.as_bytes());
     pair.map_or(&CallReply::Nothing, |pair| &pair[1])
@@ -106,8 +106,8 @@ fn integer(tree: &CallReply) -> Option<i64> {
     }
 }
 
-/// The slot of a key, by the cluster's rule: CRC16 (XMODEM) of its hash tag,
-/// or of the whole key, modulo 16384.
+/// The slot of a key: CRC16 (XMODEM) of its hash tag, or of the whole key if it has no tag, modulo
+/// 16384.
 fn slot(key: &[u8]) -> u16 {
     crc16(tag(key)) % 16_384
 }
@@ -187,9 +187,10 @@ mod tests {
     }
 }
 
-/// A command on a key that never exists is refused, in a context of no client, while this
-/// node does not serve its slot, and while the slot is on its way between nodes: then a
-/// lock's timeout keys may be gone before its hash, or come after it.
+/// Checks that this node serves the lock's slot now. Fails also while the slot moves between nodes,
+/// because then a lock's timeout keys may leave before its hash, or arrive after it. The check asks
+/// the server about a command on a key that never exists: while a slot moves, the server refuses
+/// commands on keys that do not exist here. Errors: [`Error::TryAgain`], [`Error::ClusterDown`].
 pub(super) fn serves_slot(ctx: Ctx<'_>, name: LockName<'_>, access: Access) -> Result<(), Error> {
     ctx.would_serve(&probe(name), access).map_err(|refusal| match refusal {
         Refusal::Down => Error::ClusterDown("The cluster is down"),
@@ -200,8 +201,8 @@ pub(super) fn serves_slot(ctx: Ctx<'_>, name: LockName<'_>, access: Access) -> R
     })
 }
 
-/// A key in the lock's slot that nobody can have made: its name has a number that only this
-/// process knows.
+/// A key in the lock's slot that does not exist: its name has a number that only this process
+/// knows, so no client can write it.
 pub(super) fn probe(name: LockName<'_>) -> Text {
     super::text(&name.probe(*SECRET))
 }

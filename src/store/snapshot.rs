@@ -1,45 +1,46 @@
-//! What a look at a lock found.
+//! Snapshots of a lock.
 
 use super::holds::{Field, Stored};
 use super::numbering::{free_numbers, number_after, rank_of, ReadHold, ReadHolds};
 use crate::core::{End, Lock, Mode};
 
-/// What a look at a lock found: the truth, and what the keys say where that is
-/// more or other than the truth.
+/// A snapshot of a lock: its live holds as one owner sees them, and the stored fields that differ
+/// from them and need repair.
 pub struct Snapshot {
-    /// The lock as it is.
+    /// The lock with its live holds only.
     pub lock: Lock,
-    /// The earliest end of any hold that the look met, the lock's included.
+    /// The earliest end of the lock and of the live holds that were read.
     pub earliest: End,
-    /// How many live holds the look met.
+    /// The number of live holds that were read.
     pub holds: u64,
     pub(super) hash: Option<StoredHash>,
     pub(super) own: StoredHolds,
-    /// Whether a single write hold of the owner is all that the hash tells of.
-    pub(super) single: bool,
-    /// Fields of others that are no longer true.
+    /// Whether the hash counts one write hold of the owner and no other holds.
+    pub(super) is_single_write: bool,
+    /// Fields of other owners that were read and need repair.
     pub(super) stale_fields: Vec<Field>,
 }
 
-/// What the hash says of the whole lock.
+/// The mode and the end in the hash.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StoredHash {
     pub mode: Mode,
     pub end: End,
 }
 
-/// What the keys say of the owner's own holds.
+/// The owner's own holds as the keys store them.
 #[derive(Default)]
 pub(super) struct StoredHolds {
-    /// The read count; 0 without a field.
+    /// The read count in the hash; 0: there is no such field.
     pub reads: u64,
+    /// The read holds, live or not.
     pub read_holds: ReadHolds,
-    /// The write count; 0 without a field.
+    /// The write count in the hash; 0: there is no such field.
     pub writes: u64,
 }
 
 impl Snapshot {
-    /// No hash.
+    /// The snapshot of a lock without a hash.
     pub fn nothing() -> Snapshot {
         Snapshot {
             lock: Lock::free(),
@@ -47,18 +48,19 @@ impl Snapshot {
             holds: 0,
             hash: None,
             own: StoredHolds::default(),
-            single: false,
+            is_single_write: false,
             stale_fields: Vec::new(),
         }
     }
 
-    /// Whether there is a hash, be it of a lock that nobody holds any more.
+    /// Whether there is a hash, also if all its holds have lapsed.
     pub fn has_hash(&self) -> bool {
         self.hash.is_some()
     }
 
-    /// The owners whose lapsed read holds a commit removes, each with the number that a
-    /// read hold of its of this number has then; None when it has lapsed.
+    /// The other owners whose lapsed read holds a commit removes. Each comes with a function that
+    /// returns the number after the commit of the read hold with this number now; None: that hold
+    /// has lapsed.
     pub fn repaired_readers(
         &self,
     ) -> impl Iterator<Item = (&[u8], impl Fn(u64) -> Option<u64> + '_)> {
@@ -70,22 +72,23 @@ impl Snapshot {
         })
     }
 
-    /// Which of the owner's live read holds has this number, counted from 0.
+    /// The position among the owner's live read holds, from 0, of the one with this number; None:
+    /// no live hold has it.
     pub fn rank_of(&self, number: u64) -> Option<usize> {
         rank_of(&self.own.read_holds, number)
     }
 
-    /// The numbers that this many read holds of the owner have after a commit.
+    /// The numbers that the read holds of the owner have after a commit of this many.
     pub fn numbers(&self, holds: usize) -> impl Iterator<Item = u64> + '_ {
         free_numbers(&self.own.read_holds).take(holds)
     }
 
-    /// Whether a hold has lapsed that the keys still tell of.
+    /// Whether the hash still counts a hold that has lapsed.
     pub fn has_lapsed(&self) -> bool {
         self.has_outlived() || self.lapsed() > 0
     }
 
-    /// Whether there is a hash though nobody holds the lock.
+    /// Whether there is a hash, but all its holds have lapsed.
     pub fn has_outlived(&self) -> bool {
         self.has_hash() && self.lock.is_free()
     }
