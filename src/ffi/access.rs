@@ -1,5 +1,4 @@
-//! Who may do what: the ACL categories of the commands, and what the user
-//! whose command runs may see.
+//! ACL: the categories of the commands, and the key permissions of the user that runs a command.
 
 use super::{api, CommandDocs, Ctx, Str, Text};
 use redis_module::raw;
@@ -7,13 +6,13 @@ use std::ffi::{c_int, CString};
 use std::io;
 use std::marker::PhantomData;
 
-/// The ACL category that all commands are in.
+/// The ACL category of all commands of the module.
 const CATEGORY: &str = "rwlock";
 
 impl<'a> Ctx<'a> {
-    /// Adds the category of this module, where the server takes any (Redis
-    /// 7.4, Valkey 8.0). It outlives the module, and is found there when that
-    /// is loaded again. What is wrong is said in the error.
+    /// Adds the module's ACL category, if the server supports that (from Redis 7.4 and Valkey 8.0
+    /// on). A category that exists already is no error, because the server keeps it after the
+    /// module is unloaded. The error is a text for the log.
     pub fn add_acl_category(self) -> Result<(), String> {
         let failed = |why: String| format!("cannot add the ACL category {CATEGORY}: {why}");
         let name = CString::new(CATEGORY).map_err(|error| failed(error.to_string()))?;
@@ -32,8 +31,8 @@ impl<'a> Ctx<'a> {
         }
     }
 
-    /// Puts a command that was just made into its categories, as far as the
-    /// server has them: none before Redis 7.2, the server's own in 7.2.
+    /// Sets the categories of a new command, as far as the server supports that: none before Redis
+    /// 7.2, only the server's own categories in 7.2. False: the server refuses them.
     pub(super) fn categorize(
         self,
         command: *mut raw::RedisModuleCommand,
@@ -54,10 +53,10 @@ impl<'a> Ctx<'a> {
         }
     }
 
-    /// Whether this module cannot be unloaded without harm, as a user's rule
-    /// names one of its commands. From Redis 7.2 on the server applies all
-    /// rules anew then, and crashes at one that names a command which is gone
-    /// (valkey-io/valkey#2797; Valkey 9.1 refuses by itself).
+    /// Whether a user's ACL rule names a command of the module, so that the server would crash
+    /// after the module is unloaded. From Redis 7.2 on the server then applies all rules again, and
+    /// crashes at a rule that names a removed command (valkey-io/valkey#2797). Valkey 9.1 itself
+    /// refuses to unload the module.
     pub fn acl_names_commands(self) -> bool {
         // SAFETY: nothing writes to the pointer after the load.
         let applies_anew = unsafe { raw::RedisModule_SetCommandACLCategories };
@@ -70,7 +69,7 @@ impl<'a> Ctx<'a> {
         applies_anew.is_some() && self.acl_list().iter().any(named)
     }
 
-    /// The rules of each user.
+    /// The ACL rules of each user, one line for each.
     fn acl_list(self) -> Vec<Vec<u8>> {
         // SAFETY: the context lives as long as `self`. `c` stands for one C string. The reply
         // owns its elements and texts, which are copied before it is freed.
@@ -98,7 +97,7 @@ impl<'a> Ctx<'a> {
         }
     }
 
-    /// The user whose command runs.
+    /// The user that runs the command.
     pub fn user(self) -> User<'a> {
         if !self.has_user() {
             return User::Anybody;
@@ -114,9 +113,9 @@ impl<'a> Ctx<'a> {
             .map_or(User::Nobody, |user| User::Named(Named(user, PhantomData)))
     }
 
-    /// Whether there is one: the server crashes when it is asked for the name
-    /// of none. A call as that user is refused first of all when there is none;
-    /// this one is refused in any case, as it has no arguments.
+    /// Whether the context has a user. Without one the server would crash when asked for the user's
+    /// name. To find out, this calls GET as the user, without arguments. The call always fails, but
+    /// if there is no user, it fails with ENOTSUP.
     fn has_user(self) -> bool {
         // SAFETY: the context lives as long as `self`. `C` stands for no argument.
         unsafe {
@@ -130,13 +129,13 @@ impl<'a> Ctx<'a> {
     }
 }
 
-/// A user of the server, as far as its key permissions go.
+/// The user that runs a command, for the check of its key permissions.
 pub enum User<'a> {
-    /// None: what runs is not bound by any ACL.
+    /// No user, so no ACL applies.
     Anybody,
-    /// One of the server's users.
+    /// A user of the server.
     Named(Named<'a>),
-    /// One that the server does not know.
+    /// A user that the server does not know, for example a deleted one.
     Nobody,
 }
 
@@ -151,7 +150,7 @@ impl User<'_> {
     }
 }
 
-/// A user's handle, good while the command runs.
+/// The handle of a user, valid while the command runs.
 pub struct Named<'a>(*mut raw::RedisModuleUser, PhantomData<&'a ()>);
 
 impl Named<'_> {

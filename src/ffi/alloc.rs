@@ -1,4 +1,4 @@
-//! The global allocator: the server's, so that `INFO memory` counts ours.
+//! The global allocator. It is the server's, so that `INFO memory` counts the module's memory.
 
 use redis_module::raw;
 use std::alloc::{GlobalAlloc, Layout, System};

@@ -1,38 +1,37 @@
 //! Blocked clients.
 //!
-//! What the server asks of a module here, and what this file makes sure of: a
-//! client that was blocked is unblocked exactly once, whatever became of it,
-//! else the module could never be unloaded; and an answer that can no longer be
-//! delivered is reported, for it may have been a grant.
+//! This file ensures two things. Each blocked client is unblocked exactly once, also if it has
+//! disconnected; else the module could never be unloaded. And an answer that could not be delivered
+//! is reported, because it may have been a grant.
 
 use super::{api, guard, Ctx, Reply};
 use redis_module::raw;
 use std::ffi::{c_int, c_void};
 use std::ptr::{null_mut, NonNull};
 
-/// A client that waits for an answer. It is unblocked when this is dropped, without an
-/// answer of ours if it has got none: then it is told that the request failed.
+/// A client that waits for an answer. If it is dropped without an answer, the client is unblocked
+/// and gets an error.
 pub struct Blocked {
     client: NonNull<raw::RedisModuleBlockedClient>,
     answer: Option<Box<Answer>>,
 }
 
-/// Tells a blocked client from the others, also when it is gone.
+/// Identifies a blocked client, also after it has disconnected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BlockedId(usize);
 
-/// What can happen to a blocked client.
+/// The callbacks for events of a blocked client.
 pub trait OnBlocked {
-    /// CLIENT UNBLOCK told it to wait no longer. It gets this reply, and is to
-    /// be dismissed.
+    /// CLIENT UNBLOCK ended the wait. Returns the reply to the client. The callback must dismiss
+    /// the [`Blocked`].
     fn unblocked(ctx: Ctx<'_>, id: BlockedId) -> Reply;
 
-    /// It disconnected, or the server answered it with an error. It may have
-    /// been answered by us before; if not, it is to be dismissed.
+    /// The client disconnected, or the server answered it with an error. If the module has not
+    /// answered it before, the callback must dismiss the [`Blocked`].
     fn disconnected(id: BlockedId);
 
-    /// The answer with this number was, or could not be, delivered. What the
-    /// client sent after its request has not been looked at yet.
+    /// The answer with this number was delivered, or could not be. The server has not yet read what
+    /// the client sent after its request.
     fn answered(ctx: Ctx<'_>, number: u64, delivered: bool);
 }
 
@@ -43,17 +42,18 @@ struct Answer {
 }
 
 impl Ctx<'_> {
-    /// Blocks the client whose command is running, which then gets no other
-    /// reply. None where the server does not allow it.
+    /// Blocks the client that runs the command. The command must not reply. None: the server does
+    /// not allow it.
     pub fn block<H: OnBlocked>(self) -> Option<Blocked> {
         // SAFETY: the context is a command's, for only that has a client to block, and the
         // server unloads no module that has blocked clients: so the callbacks are there as
         // long as the client waits.
         unsafe {
             let block = api!(RedisModule_BlockClient);
-            // Looked for first: a client that is blocked is told of a panic by nobody.
+            // Read before the client is blocked: a missing function panics, and a blocked client
+            // would get no error reply for that.
             let on_disconnect = api!(RedisModule_SetDisconnectCallback);
-            // A timeout of 0 is none: the module has a timer of its own.
+            // A timeout of 0 means no timeout: the module has a timer of its own.
             let client = block(self.raw(), Some(deliver), Some(unblocked::<H>), Some(free::<H>), 0);
             let client = NonNull::new(client)?;
             on_disconnect(client.as_ptr(), Some(disconnected::<H>));
@@ -63,26 +63,26 @@ impl Ctx<'_> {
 }
 
 impl Blocked {
-    /// Which one it is.
+    /// The id of the blocked client.
     pub fn id(&self) -> BlockedId {
         BlockedId(self.client.as_ptr() as usize)
     }
 
-    /// Answers it. `number` comes back with [`OnBlocked::answered`].
+    /// Answers the client and unblocks it. [`OnBlocked::answered`] gets `number`.
     pub fn answer(mut self, number: u64, reply: Reply) {
         self.answer = Some(Box::new(Answer { number, reply, delivered: false }));
         self.unblock();
-        // Where that panics, the drop tries once more.
+        // If `unblock` panics, the drop tries once more.
         std::mem::forget(self);
     }
 
-    /// Lets go of one that needs no answer any more: it has left, or the server answers it.
+    /// Releases a client that needs no answer: it has disconnected, or the server answers it.
     pub fn dismiss(mut self) {
         self.unblock();
         std::mem::forget(self);
     }
 
-    /// May panic before it has unblocked the client, and not after.
+    /// Unblocks the client. It may panic before the client is unblocked, but not after.
     fn unblock(&mut self) {
         // SAFETY: the handle comes from BlockClient and is used up here, once: no caller
         // uses `self` after this has returned. `free` takes the answer back.
@@ -143,7 +143,7 @@ unsafe extern "C" fn disconnected<H: OnBlocked>(
     _ctx: *mut raw::RedisModuleCtx,
     client: *mut raw::RedisModuleBlockedClient,
 ) {
-    // The recovery dismisses a client that this leaves behind.
+    // If this panics, the recovery dismisses the client.
     let _ = guard::callback(|| H::disconnected(BlockedId(client as usize)));
 }
 

@@ -1,24 +1,24 @@
-//! What the server tells of its cluster.
+//! Information about the cluster, and about the connection of a client.
 
 use super::{api, Ctx};
 use redis_module::raw;
 use std::ffi::c_int;
 
-/// A reply of a command that was called, as far as it is text, numbers and lists.
+/// A copy of the reply to a command that the module called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallReply {
-    /// Anything else.
+    /// A reply of any other type.
     Nothing,
     /// A number.
     Integer(i64),
     /// A text.
     Text(Vec<u8>),
-    /// A list; a map is one of names and values in turn.
+    /// A list. A map is a list of names and values in turn.
     List(Vec<CallReply>),
 }
 
 impl Ctx<'_> {
-    /// The reply of CLUSTER SHARDS; None when the server gives none, as where the command
+    /// The reply to CLUSTER SHARDS; None: the server gives none, for example because the command
     /// was renamed.
     pub fn cluster_shards(self) -> Option<CallReply> {
         // SAFETY: the context lives as long as `self`. `c` stands for one C string. The reply

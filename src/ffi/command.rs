@@ -1,4 +1,4 @@
-//! Registering commands, with what COMMAND DOCS and COMMAND INFO tell of them.
+//! Registers commands, with the texts for COMMAND DOCS and COMMAND INFO.
 
 use super::{api, guard, Ctx, Reply, Str};
 use redis_module::raw;
@@ -14,17 +14,17 @@ pub trait Run {
 /// How a command uses its one key, which is its first argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyUse {
-    /// It has none.
+    /// The command has no key.
     None,
-    /// It reads it.
+    /// The command reads the key.
     Read,
-    /// It reads and changes it.
+    /// The command reads and changes the key.
     Update,
-    /// It reads it and may delete it.
+    /// The command reads the key and may delete it.
     Delete,
 }
 
-/// What an argument is.
+/// The kind of an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArgKind {
     /// The key.
@@ -33,50 +33,50 @@ pub enum ArgKind {
     Text,
     /// An integer.
     Integer,
-    /// A word of its own.
+    /// A fixed word.
     Word,
     /// One of the arguments within.
     OneOf(&'static [Arg]),
 }
 
-/// An argument, as COMMAND DOCS tells it.
+/// An argument, as COMMAND DOCS shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arg {
-    /// Its name.
+    /// The name.
     pub name: &'static str,
-    /// What it is.
+    /// The kind.
     pub kind: ArgKind,
-    /// The word before it, or, of a [`ArgKind::Word`], the word that it is.
+    /// The word before the argument; for [`ArgKind::Word`], the word itself.
     pub token: Option<&'static str>,
-    /// Whether it may be left out.
+    /// Whether the argument is optional.
     pub optional: bool,
 }
 
-/// A command as the server shall know it.
+/// The description of a command for the server.
 #[derive(Clone, Copy, Debug)]
 pub struct CommandDocs {
-    /// In lower case, as the server names its own.
+    /// The name in lower case, like the names of the server's commands.
     pub name: &'static str,
-    /// One sentence.
+    /// A summary of one sentence.
     pub summary: &'static str,
-    /// In O notation.
+    /// The complexity in O notation.
     pub complexity: &'static str,
-    /// The version of the module that brought it.
+    /// The first version of the module with this command.
     pub since: &'static str,
     /// The flags of RedisModule_CreateCommand.
     pub flags: &'static str,
-    /// Its ACL categories beside that of all commands of the module.
+    /// The command's ACL categories, without the category of all commands of the module.
     pub categories: &'static str,
-    /// The number of arguments with the name; -n: at least n.
+    /// The number of arguments, the name included; -n: at least n.
     pub arity: i32,
-    /// How it uses its key.
+    /// How the command uses its key.
     pub key: KeyUse,
-    /// Its arguments.
+    /// The arguments of the command.
     pub args: &'static [Arg],
 }
 
 impl Ctx<'_> {
-    /// Registers a command. What is wrong is said in the error.
+    /// Registers a command. The error is a text for the log.
     pub fn register<C: Run>(self, docs: &CommandDocs) -> Result<(), String> {
         let failed = |what: &str| format!("cannot {what} command {}", docs.name);
         let strings = Strings::of(docs).map_err(|_| failed("name"))?;

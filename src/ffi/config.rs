@@ -1,42 +1,40 @@
-//! Settings that the server knows: CONFIG GET, SET and REWRITE, and lines of
-//! its configuration file.
+//! Settings for CONFIG GET, SET and REWRITE, and for the server's configuration file.
 //!
-//! `redis-module` has these too, but keeps each value in a variable of its own
-//! and guards no callback. Here a setting is a number in a table of the
-//! caller's, and its value one integer, whatever its kind.
+//! `redis-module` has these too, but it keeps each value in a variable of its own and does not
+//! guard the callbacks against panics. Here the caller has a table of settings: a setting is its
+//! number in the table, and the value of each kind of setting is one integer.
 
 use super::{api, guard, Ctx};
 use redis_module::raw;
 use std::ffi::{c_char, c_int, c_longlong, c_void, CStr};
 use std::ptr::null_mut;
 
-/// What a setting can be.
+/// The possible values of a setting.
 #[derive(Clone, Copy, Debug)]
 pub enum ConfigKind {
-    /// One of these words, which are counted from 0.
+    /// One of these words. The value is its index, from 0.
     Word(&'static [&'static CStr]),
-    /// A number from 0 to this.
+    /// A number from 0 to this maximum.
     Number(i64),
-    /// No, which is 0, or yes, which is 1.
+    /// No (0) or yes (1).
     YesNo,
 }
 
-/// What to do with settings. Each is known by its number.
+/// The callbacks for settings. `number` identifies the setting.
 pub trait OnConfig {
-    /// The value.
+    /// Returns the value of the setting.
     fn get(number: usize) -> i64;
 
-    /// Takes a value of the setting's kind. It may be taken back at once, when
-    /// another one in the same CONFIG SET is refused.
+    /// Sets the setting to a value of its kind. The server may set the old value again at once, if
+    /// it refuses another setting of the same CONFIG SET.
     fn set(number: usize, value: i64);
 
-    /// CONFIG SET is done with setting.
+    /// CONFIG SET has set all its settings.
     fn changed();
 }
 
 impl Ctx<'_> {
-    /// Has the server know a setting, while the module is being loaded. False
-    /// when it will not.
+    /// Registers a setting, while the module is being loaded. False: the server refuses it.
     pub fn register_config<C: OnConfig>(
         self,
         number: usize,
@@ -102,9 +100,9 @@ impl Ctx<'_> {
         status == Some(raw::REDISMODULE_OK as c_int)
     }
 
-    /// Has the registered settings set: to what the server's configuration
-    /// says, else to their defaults. False when the configuration has a value
-    /// that the setting cannot have; the server's log names it.
+    /// Sets the registered settings to the values in the server's configuration, else to their
+    /// defaults. False: the configuration has a value that is not possible; the server's log names
+    /// it.
     pub fn load_configs(self) -> bool {
         // SAFETY: the context lives as long as `self`.
         unsafe { api!(RedisModule_LoadConfigs)(self.raw()) == raw::REDISMODULE_OK as c_int }

@@ -12,20 +12,19 @@ use std::time::{SystemTime, UNIX_EPOCH};
 #[derive(Clone, Copy)]
 pub struct Ctx<'a> {
     raw: NonNull<raw::RedisModuleCtx>,
-    /// Whether the callback is a command's.
+    /// Whether the callback runs a command.
     command: bool,
     callback: PhantomData<&'a ()>,
 }
 
-/// The version of a server, as far as Redis compatibility goes. Valkey tells
-/// 7.2.4 here, from its fork on.
+/// The Redis version with which a server is compatible. All versions of Valkey return 7.2.4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version {
-    /// The first number.
+    /// The major number.
     pub major: u8,
-    /// The second.
+    /// The minor number.
     pub minor: u8,
-    /// The third.
+    /// The patch number.
     pub patch: u8,
 }
 
@@ -37,13 +36,13 @@ impl<'a> Ctx<'a> {
         NonNull::new(ctx).map(|raw| Ctx { raw, command: false, callback: PhantomData })
     }
 
-    /// The same context, of a callback that is a command's.
+    /// The same context, marked as that of a command.
     pub(super) fn of_command(self) -> Ctx<'a> {
         Ctx { command: true, ..self }
     }
 
-    /// The context of a module that is being loaded or unloaded. The thread that does so is
-    /// the main thread. None: the server gave none.
+    /// The context of a module that is being loaded or unloaded, which happens on the main thread.
+    /// None: the server gave none.
     pub fn of_load(context: &'a redis_module::Context) -> Option<Ctx<'a>> {
         super::main_thread::is_here();
         // SAFETY: `redis-module` lends the context to the function that loads or unloads us,
@@ -55,9 +54,9 @@ impl<'a> Ctx<'a> {
         self.raw.as_ptr()
     }
 
-    /// The time by which the server judges expiry, in unix ms: frozen while a
-    /// command, a transaction or a script runs. Redis 7.0 does not tell it,
-    /// there it is the clock's, which is never behind.
+    /// The time by which the server judges expiry, in unix ms. The server freezes it while a
+    /// command, a transaction or a script runs. Redis 7.0 hides it; there this is the wall clock,
+    /// which is never behind the frozen time.
     pub fn now(self) -> i64 {
         // SAFETY: the functions have no arguments, and nothing writes to the pointers after the
         // load.
@@ -69,10 +68,10 @@ impl<'a> Ctx<'a> {
         }
     }
 
-    /// Whether the time by which the server judges expiry stands still for a
-    /// script or a transaction, and [`Ctx::now`] goes on: on Redis 7.0.
+    /// Whether the server judges expiry by a frozen time that [`Ctx::now`] cannot read. This is so
+    /// on Redis 7.0 in a script or a transaction.
     #[cold]
-    pub fn stands_still_unseen(self) -> bool {
+    pub fn has_hidden_frozen_time(self) -> bool {
         // SAFETY: nothing writes to the pointer after the load.
         let cached = unsafe { raw::RedisModule_CachedMicroseconds };
         cached.is_none() && !self.situation().may_block
@@ -84,13 +83,14 @@ impl<'a> Ctx<'a> {
         unsafe { api!(RedisModule_Milliseconds)() }
     }
 
-    /// The wall clock in unix µs, which Redis 7.0 does not tell.
+    /// The wall clock, in unix µs. It comes from the system, because Redis 7.0 has no function for
+    /// it.
     pub fn clock_micros(self) -> i64 {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
     }
 
-    /// The steady clock, in µs: nobody sets it, and it only tells how much time goes by.
+    /// The steady clock, in µs. It cannot be set, and only measures how much time passes.
     pub fn steady_micros(self) -> i64 {
         let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: `now` has room for the answer.
@@ -98,7 +98,7 @@ impl<'a> Ctx<'a> {
         now.tv_sec * 1_000_000 + now.tv_nsec / 1_000
     }
 
-    /// The server's version; None on one that is too old to tell (before 6.0.9).
+    /// The server's version; None: the server has no function for it (before 6.0.9).
     pub fn version(self) -> Option<Version> {
         // SAFETY: the function has no arguments.
         let version = unsafe { raw::RedisModule_GetServerVersion.map(|tell| tell()) }?;
@@ -106,7 +106,7 @@ impl<'a> Ctx<'a> {
         Some(Version { major, minor, patch })
     }
 
-    /// What is going on around the command that runs.
+    /// The state of the server and of the command that runs.
     pub fn situation(self) -> Situation {
         // SAFETY: the context lives as long as `self`.
         let flags = unsafe { api!(RedisModule_GetContextFlags)(self.raw()) };
@@ -125,23 +125,23 @@ impl<'a> Ctx<'a> {
         }
     }
 
-    /// Whether writes are paused (CLIENT PAUSE, FAILOVER): a write all the same would end
-    /// the server.
+    /// Whether writes are paused (CLIENT PAUSE, FAILOVER). A write in spite of that would crash the
+    /// server.
     pub fn writes_are_paused(self) -> bool {
         // SAFETY: the function has no arguments.
         unsafe { api!(RedisModule_AvoidReplicaTraffic)() != 0 }
     }
 
-    /// Whether a key can be opened for reading without a trace: Redis 7.0 counts
-    /// a miss of one that is not there, and tells of it.
-    pub fn looks_unseen(self) -> bool {
+    /// Whether opening a key for reading leaves no trace. Redis 7.0 counts a miss for a key that
+    /// does not exist, and raises a key event for it.
+    pub fn reads_leave_no_trace(self) -> bool {
         // SAFETY: nothing writes to the pointer after the load.
         let tell = unsafe { raw::RedisModule_GetOpenKeyModesAll };
         tell.is_some()
     }
 
-    /// The id of the client whose command runs. None: there is none, as for a call from
-    /// another module or a file that is replayed.
+    /// The id of the client that runs the command. None: there is no client, for example because
+    /// another module calls the command, or the server loads an AOF.
     pub fn client_id(self) -> Option<u64> {
         // SAFETY: the context lives as long as `self`. With null the server only says whether
         // it has the client.
@@ -152,10 +152,10 @@ impl<'a> Ctx<'a> {
         }
     }
 
-    /// Which of these clients called the script that runs; None: none of them. Only ask
-    /// while a script runs. The module API has no function for it, but CLIENT LIST shows
-    /// memory for arguments only of a client that runs a command, or has sent a part of its
-    /// next one.
+    /// The client among `clients` that called the running script; None: none of them. To be called
+    /// only while a script runs. The module API has no function for it, so this reads CLIENT LIST:
+    /// it shows memory for arguments only for a client that runs a command, or that has sent a part
+    /// of its next command.
     pub fn script_caller(self, clients: &[u64]) -> Option<u64> {
         let ids: Vec<Text> =
             clients.iter().map(|id| Text::new(id.to_string().as_bytes())).collect();
@@ -186,20 +186,20 @@ impl<'a> Ctx<'a> {
         caller_in(&String::from_utf8_lossy(&lines?))
     }
 
-    /// Closes a client's connection, if it is still there.
+    /// Closes the connection of a client, if it still exists.
     pub fn close_client(self, id: u64) {
         // SAFETY: the context lives as long as `self`.
         unsafe { api!(RedisModule_DeauthenticateAndCloseClient)(self.raw(), id) };
     }
 
-    /// Whether the server is part of a cluster. It never changes while it runs.
+    /// Whether the server is a node of a cluster. This does not change while the server runs.
     pub fn is_cluster(self) -> bool {
         // SAFETY: the context lives as long as `self`.
         let flags = unsafe { api!(RedisModule_GetContextFlags)(self.raw()) };
         flags & raw::REDISMODULE_CTX_FLAGS_CLUSTER as c_int != 0
     }
 
-    /// Whether the server keeps an AOF, or begins to.
+    /// Whether the server writes an AOF, or begins to.
     pub fn has_aof(self) -> bool {
         // SAFETY: the context lives as long as `self`.
         let flags = unsafe { api!(RedisModule_GetContextFlags)(self.raw()) };
@@ -211,13 +211,14 @@ impl<'a> Ctx<'a> {
         redis_module::logging::log_warning(line);
     }
 
-    /// Tells the server what the module is ready for:
+    /// Declares the options of the module:
     ///
-    /// - Keys that are opened for writing are from now on not taken for modified
-    ///   when closed: [`super::Db::signal_modified`] says so instead. Thus a request
-    ///   that is refused breaks nobody's WATCH.
-    /// - A replica may serve its old data while it loads new ones. Without this
-    ///   the server would not do it for anybody (`repl-diskless-load swapdb`).
+    /// - A key that was opened for writing no longer counts as modified when it is closed.
+    ///   [`super::Db::signal_modified`] signals a change instead. So a refused request does not
+    ///   break a WATCH.
+    /// - A replica may serve its old data while it loads new data (`repl-diskless-load swapdb`).
+    ///   The
+    ///   server does that only if all its modules allow it.
     pub fn declare_options(self) {
         let options = raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED
             | raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD;
@@ -225,9 +226,9 @@ impl<'a> Ctx<'a> {
         unsafe { api!(RedisModule_SetModuleOptions)(self.raw(), options as c_int) };
     }
 
-    /// Has the server count a change for its save points, without propagating it. Only while
-    /// there are no replicas, no backlog and no AOF: else they would get the command that
-    /// runs, as it was called. False outside of a command: then nothing is counted.
+    /// Makes the server count a change for its save points, without propagating it. To be called
+    /// only while there are no replicas, no backlog and no AOF: they would get the running command
+    /// as the client sent it. False: no command runs, so nothing is counted.
     pub fn count_change(self) -> bool {
         if self.command {
             // SAFETY: the context lives as long as `self`, and is a command's: the server copies
@@ -237,22 +238,20 @@ impl<'a> Ctx<'a> {
         self.command
     }
 
-    /// Publishes to the subscribers of a channel; in a cluster to those of
-    /// all nodes.
+    /// Publishes to the subscribers of a channel on this server, and in a cluster on all nodes.
     pub fn publish(self, channel: &Str, message: &Str) {
         // SAFETY: the context lives as long as `self`, and the strings as long as they are lent.
         unsafe { api!(RedisModule_PublishMessage)(self.raw(), channel.raw(), message.raw()) };
     }
 
-    /// Publishes to the subscribers of a shard channel, on the nodes of the
-    /// shard.
+    /// Publishes to the subscribers of a shard channel, on all nodes of the shard.
     pub fn publish_to_shard(self, channel: &Str, message: &Str) {
         // SAFETY: the context lives as long as `self`, and the strings as long as they are lent.
         unsafe { api!(RedisModule_PublishMessageShard)(self.raw(), channel.raw(), message.raw()) };
     }
 
-    /// Makes a command of this name, with the flags of RedisModule_CreateCommand. Its only
-    /// key is argument `first_key`; 0: it has none. REDISMODULE_OK, if the name was free.
+    /// Creates a command with the flags of RedisModule_CreateCommand. Its only key is argument
+    /// `first_key`; 0: it has no key. Returns REDISMODULE_OK if the name was not used.
     pub(super) fn create_command(
         self,
         name: &CStr,
@@ -277,7 +276,7 @@ impl<'a> Ctx<'a> {
     }
 }
 
-/// The client that runs a script, in the lines of CLIENT LIST.
+/// Finds the client that runs a script in the lines of CLIENT LIST.
 fn caller_in(lines: &str) -> Option<u64> {
     const RUN_SCRIPTS: [&str; 4] = ["eval", "evalsha", "fcall", "exec"];
     lines.lines().find_map(|line| {
@@ -290,20 +289,20 @@ fn caller_in(lines: &str) -> Option<u64> {
     })
 }
 
-/// What is going on around a command or a callback.
+/// The state of the server, and of the command or the callback that runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Situation {
     /// The server is a primary.
     pub primary: bool,
-    /// It is loading, be it that it serves old data meanwhile.
+    /// The server is loading data. It may serve its old data meanwhile.
     pub loading: bool,
     /// A script runs.
     pub script: bool,
-    /// The client may be blocked: no transaction, no script.
+    /// The client may be blocked. This is not so in a transaction or a script.
     pub may_block: bool,
-    /// Memory is used up, and the server evicts nothing to get more. With an evicting
-    /// policy a command evicts before it runs, and goes on: so nothing is refused here,
-    /// also in the rare case that the server finds nothing to evict.
+    /// The memory limit is exceeded, and the server's policy evicts nothing. With an evicting
+    /// policy this is always false, because a command evicts before it runs. That includes the rare
+    /// case that the server finds nothing to evict.
     pub out_of_memory: bool,
 }
 

@@ -1,14 +1,14 @@
-//! A database of the server's, and the only way to its keys.
+//! A database of the server, and the only way to its keys.
 
 use super::{api, Ctx, Key, Str};
 use crate::ffi::key::Access;
 use redis_module::raw;
 use std::ffi::{c_int, CStr};
 
-/// A database, in the context of a callback. A key's name means nothing without
-/// its database, so only a `Db` opens keys and tells of their changes. Several of
-/// different databases can be used alternately: each use selects its database and
-/// selects the client's own again before it returns.
+/// A database, in the context of a callback. The name of a key has no meaning without its database,
+/// so only a `Db` opens keys and signals their changes. A `Db` selects its database for each use,
+/// and then selects the client's own database again. So the caller can use more than one `Db` in
+/// turn.
 #[derive(Clone, Copy)]
 pub struct Db<'a> {
     ctx: Ctx<'a>,
@@ -29,7 +29,7 @@ impl<'a> Ctx<'a> {
         Db { ctx: self, number, selected: self.selected() }
     }
 
-    /// The same; None when the server has no database of this number.
+    /// The database of this number; None: the server has no such database.
     pub fn find_db(self, number: i32) -> Option<Db<'a>> {
         let db = self.in_db(number);
         let is_there = self.select(number);
@@ -42,8 +42,7 @@ impl<'a> Ctx<'a> {
         unsafe { api!(RedisModule_GetSelectedDb)(self.raw()) }
     }
 
-    /// Selects a database, for the client too. False when there is none of this
-    /// number.
+    /// Selects a database, also for the client. False: the server has no such database.
     pub(super) fn select(self, number: i32) -> bool {
         // SAFETY: the context lives as long as `self`.
         let status = unsafe { api!(RedisModule_SelectDb)(self.raw(), number) };
@@ -70,20 +69,20 @@ impl<'a> Db<'a> {
         Entered(self)
     }
 
-    /// How many keys it has.
+    /// The number of keys in the database.
     pub fn key_count(self) -> u64 {
         let here = self.enter();
         // SAFETY: the context lives as long as `here`.
         unsafe { api!(RedisModule_DbSize)(here.raw()) }
     }
 
-    /// Opens a key. None only when it is opened for reading and not there.
+    /// Opens a key. None: the access is for reading, and the key does not exist.
     ///
-    /// The caller has no other handle of this key open. `store` alone calls this: the lock
-    /// that a `Store` was opened for is open once, in it; of its derived keys, whose names
-    /// differ from the lock's, `Store::open_derived` gives out the handle that is open, if
-    /// there is one; and nobody opens a lock for writing while a `Store` of it is about.
-    /// Builds with debug assertions refuse a second handle with a panic.
+    /// The caller must not have another open handle of this key. Only `store` calls this, and it
+    /// ensures that: a `Store` opens the lock's own key once. `Store::open_derived` opens derived
+    /// keys, whose names differ from the lock's, and reuses a handle that is open. No code opens
+    /// the key of a lock for writing while a `Store` of the lock exists. Builds with debug
+    /// assertions panic at a second handle.
     pub fn open(self, name: &Str, access: Access) -> Option<Key<'a>> {
         let here = self.enter();
         #[cfg(debug_assertions)]
@@ -102,15 +101,15 @@ impl<'a> Db<'a> {
         }
     }
 
-    /// Tells WATCH and client-side caches that a key of this database was changed.
+    /// Signals to WATCH and client-side caches that a key of this database was changed.
     pub fn signal_modified(self, name: &Str) {
         let here = self.enter();
         // SAFETY: the context lives as long as `here`, and the name as long as it is lent.
         unsafe { api!(RedisModule_SignalModifiedKey)(here.raw(), name.raw()) };
     }
 
-    /// Propagates a command on this database. The server sends it when the command or the
-    /// callback that runs is over.
+    /// Propagates a command in this database. The server sends it when the running command or
+    /// callback ends.
     pub fn replicate(self, command: &CStr, modifiers: Propagate, args: &[&Str]) {
         let here = self.enter();
         let format = |everywhere: &'static CStr, replicas_only: &'static CStr| match modifiers {
@@ -118,9 +117,10 @@ impl<'a> Db<'a> {
             Propagate::ReplicasOnly => replicas_only.as_ptr(),
         };
         let (ctx, name) = (here.raw(), command.as_ptr());
+        // The short forms avoid `v`, for which the server allocates an array again and again.
+        // That is a large part of the cost of a short command.
         // SAFETY: each `s` stands for a string, `v` for an array of strings, which `&Str` is laid
-        // out as, and its length. The server takes references of its own. The short forms are there because it sizes `v` by reallocation, which
-        // costs a good part of a short command.
+        // out as, and its length. The server takes references of its own.
         let status = unsafe {
             let replicate = api!(RedisModule_Replicate);
             match *args {
@@ -164,11 +164,11 @@ impl Drop for Entered<'_> {
     }
 }
 
-/// Where a command is propagated to.
+/// The destination of a propagated command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Propagate {
     /// The replicas and the AOF.
     Everywhere,
-    /// The replicas: what is no change of data.
+    /// The replicas only, for a command that changes no data.
     ReplicasOnly,
 }

@@ -1,5 +1,4 @@
-//! Server events: what happens to the server as a whole; and key events: what
-//! happens to keys.
+//! Server events, which concern the server as a whole, and key events, which concern keys.
 
 use super::{api, guard, Ctx, Db, Str, Text};
 use redis_module::raw;
@@ -7,21 +6,20 @@ use std::ffi::{c_char, c_int, c_void, CStr};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 
-/// Something that can happen to the server.
+/// A server event to which the module can subscribe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// It became a primary or a replica.
+    /// The server became a primary or a replica.
     RoleChanged,
-    /// A replica of it came online or went away.
+    /// A replica of the server came online or went offline.
     ReplicaChanged,
-    /// It forked, to write a file or for a replica's full synchronisation, or
-    /// the child ended.
+    /// The server forked, to write a file or to synchronise a replica, or the child ended.
     ForkChild,
-    /// Settings of it were changed.
+    /// Settings were changed.
     Configured,
-    /// It loaded a file, or stopped to.
+    /// The server began or ended to load data.
     Loading,
-    /// Its regular work, some ten times a second.
+    /// The server's periodic work, about ten times a second.
     Tick,
     /// A database was flushed.
     Flush,
@@ -29,37 +27,38 @@ pub enum Event {
     SwapDb,
     /// A client connected or disconnected.
     ClientChange,
-    /// Its event loop goes to sleep, or wakes up.
+    /// The event loop goes to sleep, or wakes up.
     Loop,
 }
 
-/// What has happened.
+/// A server event that has happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Happened {
-    /// It became a primary or a replica.
+    /// The server became a primary or a replica.
     Role {
-        /// A primary.
+        /// Whether it is a primary now.
         primary: bool,
     },
-    /// It begins to load a file.
+    /// The server begins to load data.
     Loads,
-    /// It is done with loading, or gave up.
+    /// The server has loaded data, or failed to.
     Loaded,
-    /// It may have more or fewer replicas, or an AOF that it had not.
+    /// The listeners may have changed: replicas or the AOF.
     ListenersChanged,
-    /// A fraction of a second went by.
+    /// The server did its periodic work.
     Tick,
-    /// Settings of it were changed.
+    /// Settings were changed.
     Configured,
-    /// A database is empty now; None: all.
+    /// The database of this number was flushed; None: all databases.
     Flushed(Option<i32>),
-    /// The content of these two has changed places.
+    /// The contents of these two databases were swapped.
     Swapped(i32, i32),
-    /// The client with this id is gone.
+    /// The client with this id disconnected.
     Disconnected(u64),
-    /// The event loop woke up, to do what it is asked.
+    /// The event loop woke up.
     Awake,
-    /// It has done all, and what is handed on now leaves before it sleeps.
+    /// The event loop has run its commands and goes to sleep. The server sends what is propagated
+    /// now before it sleeps.
     Done,
 }
 
@@ -81,29 +80,29 @@ impl Event {
     }
 }
 
-/// What to do when it happens.
+/// The callback for server events.
 pub trait OnEvent {
-    /// Called right after the event. Keys must not be written here, but for
-    /// [`Happened::Done`], where nothing else is going on.
+    /// Runs right after the event. It must not write keys, except at [`Happened::Done`], when the
+    /// server does nothing else.
     fn on_event(ctx: Ctx<'_>, happened: Happened);
 }
 
-/// What to do when a key changes.
+/// The callback for key events.
 pub trait OnKeyEvent {
-    /// Called while the change is being made: take note, do not touch keys.
+    /// Runs in the middle of the change of a key. It may note the change, but must not open keys.
     fn on_key_event(ctx: Ctx<'_>, name: &[u8], key: &[u8]);
 }
 
 /// A class of key events, as `notify-keyspace-events` knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventClass {
-    /// Of keys as a whole (`g`).
+    /// Events of keys of any type (`g`).
     Generic,
-    /// Of strings (`$`).
+    /// Events of strings (`$`).
     String,
-    /// Of hashes (`h`).
+    /// Events of hashes (`h`).
     Hash,
-    /// Of modules (`d`).
+    /// Events of modules (`d`).
     Module,
 }
 
@@ -118,33 +117,33 @@ impl EventClass {
     }
 }
 
-/// The classes of key events that the server's configuration asks for.
+/// The classes of key events that the server is configured to raise.
 #[derive(Clone, Copy, Debug)]
 pub struct AskedFor(c_int);
 
 impl AskedFor {
-    /// Whether any is, of all that the server knows.
+    /// Whether the server raises key events of any class.
     pub fn any(self) -> bool {
         self.0 != 0
     }
 
-    /// Whether this one is.
+    /// Whether the server raises key events of this class.
     pub fn has(self, class: EventClass) -> bool {
         self.0 & class.raw() != 0
     }
 }
 
-/// The name of the event that we raise just now, which tells it from those of
-/// others: no other has its name at this address. Null: none.
+/// The name of the event that the module is raising; null: none. The address of the name
+/// distinguishes the event from all others.
 static RAISING: AtomicPtr<c_char> = AtomicPtr::new(null_mut());
 
 impl Db<'_> {
-    /// Raises a key event in this database: a keyspace notification. The
-    /// subscription of [`Ctx::subscribe_to_keys`] does not get it.
+    /// Raises a key event (a keyspace notification) in this database. The module's own callback
+    /// [`OnKeyEvent`] does not get it.
     pub fn raise_key_event(self, class: EventClass, name: &'static CStr, key: &Str) {
         let here = self.enter();
-        // Another module that hears it may call a command of ours, which raises
-        // others in between.
+        // A module that gets the event may call a command of this module, which raises more events
+        // before this one is done.
         let outer = RAISING.swap(name.as_ptr().cast_mut(), Ordering::Relaxed);
         // SAFETY: the context lives as long as `here`, the name for ever, and the key as long as
         // it is lent.
@@ -161,8 +160,8 @@ impl Db<'_> {
 }
 
 impl Ctx<'_> {
-    /// Has `H` called whenever this happens, instead of any that was before:
-    /// the server knows one for each event. False when it cannot.
+    /// Subscribes `H` to an event. The server keeps one subscription for each event, so `H`
+    /// replaces any other. False: the server does not support the event.
     pub fn subscribe<H: OnEvent>(self, event: Event) -> bool {
         // SAFETY: the context lives as long as `self`. The server ends the subscriptions of a
         // module that it unloads, and so never calls what is gone.
@@ -172,17 +171,17 @@ impl Ctx<'_> {
         status == raw::REDISMODULE_OK as c_int
     }
 
-    /// Has nobody called when this happens. Not to be used while the server tells
-    /// of any event: it goes through the list from which this one is taken.
+    /// Ends the subscription to an event. It must not be called in the callback of any server
+    /// event, because the server then walks over its list of subscriptions.
     pub fn unsubscribe(self, event: Event) {
         // SAFETY: the context lives as long as `self`. No callback ends a subscription.
         unsafe { api!(RedisModule_SubscribeToServerEvent)(self.raw(), event.raw(), None) };
     }
 
-    /// Has `H` called when a command of somebody else's deletes, renames,
-    /// moves, expires or otherwise changes a key as a whole, and when the
-    /// server expires or evicts one. Changes inside a value are not told, for
-    /// that would cost every command on the server.
+    /// Subscribes `H` to events of keys as a whole: a command deletes, renames, moves, expires or
+    /// otherwise changes a key, or the server expires or evicts it. The callback gets no events
+    /// that the module raises, and none for changes inside a value: to subscribe to those would
+    /// slow down every command on the server. False: the server refuses.
     pub fn subscribe_to_keys<H: OnKeyEvent>(self) -> bool {
         let kinds = raw::REDISMODULE_NOTIFY_GENERIC
             | raw::REDISMODULE_NOTIFY_EXPIRED
@@ -195,20 +194,21 @@ impl Ctx<'_> {
         status == raw::REDISMODULE_OK as c_int
     }
 
-    /// The classes of key events that `notify-keyspace-events` asks for. Reads one
-    /// variable of the server's.
+    /// The classes of key events in `notify-keyspace-events`. This is cheap: it reads one variable
+    /// of the server.
     pub fn asked_for(self) -> AskedFor {
         // SAFETY: the function has no arguments.
         AskedFor(unsafe { raw::RedisModule_GetNotifyKeyspaceEvents.map_or(0, |tell| tell()) })
     }
 
-    /// A number from a section of INFO; None when it is not there.
+    /// A number in a section of INFO; None: there is no such field, or it is not a number from 0 to
+    /// 2^64 - 1.
     pub fn info_number(self, section: &CStr, field: &CStr) -> Option<u64> {
         let [value] = self.info_fields(section, [field]);
         std::str::from_utf8(value?.bytes()).ok()?.parse().ok()
     }
 
-    /// Fields of a section of INFO; None in the place of one that is not there.
+    /// The values of fields in a section of INFO; None for a field that does not exist.
     pub fn info_fields<const N: usize>(
         self,
         section: &CStr,
@@ -241,7 +241,7 @@ unsafe extern "C" fn happened<H: OnEvent>(
     }
 }
 
-/// What an event means to us; None: nothing.
+/// Decodes a server event; None: the module does not need it.
 ///
 /// # Safety
 /// `data` is null or of the type that the server documents for the event.
@@ -298,7 +298,7 @@ unsafe extern "C" fn key_event<H: OnKeyEvent>(
             unsafe { (Ctx::new(ctx), CStr::from_ptr(name).to_bytes(), Str::borrow(key)) };
         if let Some(ctx) = ctx {
             let noted = guard::guarded(|| H::on_key_event(ctx, name, key.bytes()));
-            leave_after_move(ctx, name);
+            select_back_after_move(ctx, name);
             if let Err(panic) = noted {
                 guard::resume(Some(Box::new(panic)));
             }
@@ -307,14 +307,14 @@ unsafe extern "C" fn key_event<H: OnKeyEvent>(
     raw::REDISMODULE_OK as c_int
 }
 
-/// The database that the key of a running MOVE came from.
+/// The database from which a running MOVE takes the key.
 static MOVED_FROM: AtomicI32 = AtomicI32::new(0);
 
-/// Valkey from 8.1 on, until valkey-io/valkey#4024 was merged, selects the database of an event
-/// for the client itself and leaves it there: after MOVE the client would go on
-/// in the other database, and a replica would apply what follows there. So it
-/// is selected back; elsewhere it is the context's own database that is.
-fn leave_after_move(ctx: Ctx<'_>, name: &[u8]) {
+/// Selects the client's own database again after a MOVE. Valkey from 8.1 on, until
+/// valkey-io/valkey#4024 was merged, selects the database of an event for the client itself and
+/// does not select the old one again. The client's next commands would run in the other database,
+/// also on replicas. On all other servers this only changes the database of the context.
+fn select_back_after_move(ctx: Ctx<'_>, name: &[u8]) {
     match name {
         b"move_from" => MOVED_FROM.store(ctx.db().number(), Ordering::Relaxed),
         b"move_to" => {

@@ -1,43 +1,44 @@
-//! Panics: none crosses into the server. Each is a line in the log, and an error reply
-//! where there is a client to be told.
+//! Guards against panics: none crosses into the server. Each panic is a line in the log. If a
+//! client waits for a reply, it gets an error.
 
 use std::any::Any;
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::sync::OnceLock;
 
-/// What to do after a panic.
+/// The callback that recovers from a panic.
 pub trait OnPanic {
-    /// A callback of the server's ended in a panic: what it worked on may be half done.
-    /// Runs in any callback, and must not use the server's keys.
+    /// Runs after a panic ended a function that the server calls, which may have done half of its
+    /// work. It must not use the server's keys.
     fn recover();
 }
 
 static RECOVER: OnceLock<fn()> = OnceLock::new();
 
-/// Runs `work`; the error is the text of a panic in it, which is in the log already.
-/// What `work` has changed stays as it was left.
+/// Runs `work`. The error is the text of a panic in it, which is in the log already. Changes that
+/// `work` made before the panic stay.
 pub fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|panic| text_of(&*panic))
 }
 
-/// The same for all that a callback of the server's does: after a panic
-/// [`OnPanic::recover`] runs.
+/// Runs all the work of a function that the server calls. The error is the text of a panic in it;
+/// then [`OnPanic::recover`] has run.
 pub(super) fn callback<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     guarded(work).inspect_err(|_| recover())
 }
 
-/// What a panic is about.
+/// The payload of a panic.
 pub(super) type Panic = Box<dyn Any + Send>;
 
-/// Runs `work` in a function that the server calls while a call of ours waits: the panic,
-/// which must not cross the server, waits too. After one nothing is run any more.
+/// Runs `work` in a function that the server calls during a call from the module. A panic must not
+/// cross the server, so it is kept in `panic` for [`resume`]. After a panic `work` is not run any
+/// more.
 pub(super) fn carry(panic: &mut Option<Panic>, work: impl FnOnce()) {
     if panic.is_none() {
         *panic = catch_unwind(AssertUnwindSafe(work)).err();
     }
 }
 
-/// The call of ours is over: goes on with a panic that waited.
+/// Continues a panic that [`carry`] kept. To be called after the module's call into the server.
 pub(super) fn resume(panic: Option<Panic>) {
     if let Some(panic) = panic {
         resume_unwind(panic);
@@ -47,13 +48,13 @@ pub(super) fn resume(panic: Option<Panic>) {
 #[cold]
 fn recover() {
     if let Some(recover) = RECOVER.get() {
-        // Another panic is in the log, too.
+        // A panic in the recovery is in the log, too.
         let _ = guarded(recover);
     }
 }
 
-/// Has panics logged by the server, for a daemon has no standard error, and has `H`
-/// recover from those that end a callback.
+/// Writes panics to the server's log from now on, because a daemon has no standard error, and runs
+/// `H` after those that end a callback.
 pub fn watch_panics<H: OnPanic>() {
     RECOVER.get_or_init(|| H::recover);
     std::panic::set_hook(Box::new(|panic| {
@@ -61,7 +62,7 @@ pub fn watch_panics<H: OnPanic>() {
     }));
 }
 
-/// A function of the module API that this server does not have.
+/// Panics because this server does not have a function of the module API.
 #[cold]
 #[expect(clippy::panic, reason = "a panic is an error reply here; see `guarded`")]
 pub(super) fn missing(name: &str) -> ! {

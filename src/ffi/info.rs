@@ -6,16 +6,16 @@ use std::ffi::{c_int, CStr};
 use std::marker::PhantomData;
 use std::ptr::null;
 
-/// What to tell in it.
+/// The callback that writes the section.
 pub trait OnInfo {
-    /// Called for each INFO that asks for it, in the middle of anything: also of the module's
-    /// own work, and when the server has crashed, then perhaps on another thread than the
-    /// main one. It must neither wait nor allocate.
+    /// Runs for each INFO that includes the section. INFO can run in the middle of the module's own
+    /// work, and in the report of a crash, perhaps not on the main thread. So this must neither
+    /// wait nor allocate.
     fn on_info(info: &mut Info<'_>);
 }
 
-/// The section, while it is written. The server puts the module's name and `_`
-/// before every field's.
+/// The section, while it is written. The server adds the module's name and `_` before the name of
+/// each field.
 pub struct Info<'a> {
     raw: *mut raw::RedisModuleInfoCtx,
     callback: PhantomData<&'a ()>,
@@ -28,7 +28,7 @@ impl Info<'_> {
         unsafe { api!(RedisModule_InfoAddFieldULongLong)(self.raw, field.as_ptr(), value) };
     }
 
-    /// Adds a text. It has neither `:` nor line ends.
+    /// Adds a text, which must not contain `:` or line ends.
     pub fn text(&mut self, field: &CStr, value: &CStr) {
         // SAFETY: the context lives as long as `self`, and the server copies both strings.
         unsafe {
@@ -38,7 +38,7 @@ impl Info<'_> {
 }
 
 impl Ctx<'_> {
-    /// Has `H` write the module's section of INFO.
+    /// Registers `H` to write the module's section of INFO.
     pub fn write_info<H: OnInfo>(self) {
         // SAFETY: the context lives as long as `self`. The server forgets the callback with its
         // module, and so never calls what is gone.
@@ -51,7 +51,7 @@ unsafe extern "C" fn section<H: OnInfo>(ctx: *mut raw::RedisModuleInfoCtx, _cras
         // SAFETY: the server lends the context for this call. Null gives the section the name of
         // the module.
         let status = unsafe { api!(RedisModule_InfoAddSection)(ctx, null()) };
-        // Another section may have been asked for.
+        // The INFO may be for other sections only.
         if status == raw::REDISMODULE_OK as c_int {
             H::on_info(&mut Info { raw: ctx, callback: PhantomData });
         }

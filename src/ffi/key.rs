@@ -6,26 +6,25 @@ use std::ffi::c_int;
 use std::marker::PhantomData;
 use std::ptr::{null_mut, NonNull};
 
-/// How the API marks the deletion of a field, in the place of its value.
+/// The value by which the API marks the deletion of a field.
 const DELETION: *mut raw::RedisModuleString = std::ptr::without_provenance_mut(1);
 
-/// What a key is opened for.
+/// The access for which a key is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Reading; a key that is not there does not open. One that has lapsed is
-    /// not there, and is left for others to remove. Counts as no use of the key.
+    /// Reading. A key that does not exist or has expired is not opened. An expired key is not
+    /// removed, and the access does not count as a use of the key.
     Read,
-    /// Reading and writing; a key that is not there opens as an empty one.
+    /// Reading and writing. A key that does not exist is opened as an empty one.
     Write,
 }
 
 impl Access {
     pub(super) fn mode(self) -> c_int {
         let mode = match self {
-            // Redis 7.0 knows only the first of these flags: it removes lapsed keys, and
-            // counts misses. The others must not remove them, in a database other
-            // than the client's: Valkey 8.1 leaves the client there whose command
-            // made it tell of that.
+            // Redis 7.0 supports only NOTOUCH: it removes expired keys and counts misses. The other
+            // servers must not remove expired keys here. That raises key events, and Valkey 8.1
+            // leaves the client in the database of the event.
             Access::Read => {
                 raw::REDISMODULE_READ
                     | raw::REDISMODULE_OPEN_KEY_NOTOUCH
@@ -39,25 +38,25 @@ impl Access {
     }
 }
 
-/// What a key holds.
+/// The type of a key's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyType {
-    /// Nothing.
+    /// The key does not exist.
     Empty,
     /// A string.
     String,
     /// A hash.
     Hash,
-    /// Something else.
+    /// Any other type.
     Other,
 }
 
 /// An open key, closed when it is dropped.
 ///
-/// What writes to it takes `&mut self`, so no bytes that were lent out are read after
-/// that. Only one handle of a key may be open at a time, and no command may be called
-/// meanwhile that changes the key: the server's handle points to the value, and would
-/// point to freed memory. [`Db::open`](super::Db::open) says what ensures that.
+/// Methods that write take `&mut self`, so bytes that were lent before cannot be read after. A key
+/// may have only one open handle, and while it is open no command that changes the key may be
+/// called: the server's handle points to the value, and would point to freed memory.
+/// [`Db::open`](super::Db::open) says how that is ensured.
 pub struct Key<'a> {
     raw: NonNull<raw::RedisModuleKey>,
     #[cfg(debug_assertions)]
@@ -85,7 +84,7 @@ impl Key<'_> {
         self.raw.as_ptr()
     }
 
-    /// What it holds.
+    /// The type of the value.
     pub fn kind(&self) -> KeyType {
         // SAFETY: the handle is open until `self` is dropped.
         let kind = unsafe { api!(RedisModule_KeyType)(self.raw()) } as isize;
@@ -97,22 +96,22 @@ impl Key<'_> {
         }
     }
 
-    /// The unix time in ms at which it expires; None: never, or there is no key.
+    /// When the key expires, as unix time in ms; None: never, or the key does not exist.
     pub fn expiry(&self) -> Option<i64> {
         // SAFETY: the handle is open until `self` is dropped.
         let at = unsafe { api!(RedisModule_GetAbsExpire)(self.raw()) };
         (at != i64::from(raw::REDISMODULE_NO_EXPIRE)).then_some(at)
     }
 
-    /// Sets when it expires, a unix time in ms; None: never. Nothing happens to a key that
-    /// is not there, or that is open for reading.
+    /// Sets when the key expires, as unix time in ms; None: never. Does nothing if the key does not
+    /// exist or is open for reading.
     pub fn set_expiry(&mut self, at: Option<i64>) {
         let at = at.unwrap_or(i64::from(raw::REDISMODULE_NO_EXPIRE));
         // SAFETY: the handle is open until `self` is dropped.
         unsafe { api!(RedisModule_SetAbsExpire)(self.raw(), at) };
     }
 
-    /// The number of fields of a hash; 0: there is no key.
+    /// The number of fields of a hash; 0: the key does not exist.
     pub fn field_count(&self) -> usize {
         // SAFETY: the handle is open until `self` is dropped.
         unsafe { api!(RedisModule_ValueLength)(self.raw()) }
@@ -136,9 +135,9 @@ impl Key<'_> {
         }
     }
 
-    /// Sets a field of a hash, which is made if it is not there, or, without a
-    /// value, deletes it. The hash goes with its last field. Nothing happens to a key that
-    /// holds something else, or that is open for reading.
+    /// Sets a field of a hash; without a value, deletes the field. The first field creates the
+    /// hash; the hash is deleted with its last field. Does nothing if the key has another type or
+    /// is open for reading.
     pub fn hash_set(&mut self, field: &Str, value: Option<&Str>) {
         // SAFETY: the handle is open until `self` is dropped. HASH_NONE says that each field
         // is followed by its value, and null ends the list. The server keeps copies.
@@ -153,7 +152,7 @@ impl Key<'_> {
         }
     }
 
-    /// The bytes of a string; none of a key that is not there.
+    /// The bytes of a string; empty: the key does not exist.
     pub fn string(&self) -> &[u8] {
         let mut len = 0;
         // SAFETY: the handle is open until `self` is dropped. The bytes stay as they are
@@ -168,21 +167,22 @@ impl Key<'_> {
         }
     }
 
-    /// Makes it a string, whatever it held, that expires at a unix time in ms; None: never.
-    /// In the form in which the server lets us read it: any other it would first turn into
-    /// that. Nothing happens to a key that is open for reading.
+    /// Replaces the value by a string. `expiry`: unix time in ms; None: never. The string is
+    /// written in the raw form, because the server would have to convert any other form when
+    /// [`Key::string`] reads it. Does nothing if the key is open for reading.
     pub fn string_set(&mut self, text: &Str, expiry: Option<i64>) {
         let value = text.bytes();
         // SAFETY: the handle is open until `self` is dropped. The server gives as many bytes
         // to write to as `len` says, and nobody else has them: `text` is another string.
         unsafe {
-            // Looked for first: no panic leaves the key half written.
+            // Read before the first write: a missing function panics, and the panic must not
+            // interrupt the write.
             let delete = api!(RedisModule_DeleteKey);
             let truncate = api!(RedisModule_StringTruncate);
             let bytes_of = api!(RedisModule_StringDMA);
             let set_expiry = api!(RedisModule_SetAbsExpire);
             if value.is_empty() {
-                // An empty string is not made by its length.
+                // StringTruncate with length 0 does not create a string.
                 api!(RedisModule_StringSet)(self.raw(), text.raw());
             } else {
                 delete(self.raw());
@@ -199,7 +199,7 @@ impl Key<'_> {
         }
     }
 
-    /// Deletes what it holds. Nothing happens to a key that is open for reading.
+    /// Deletes the key. Does nothing if it is open for reading.
     pub fn delete(&mut self) {
         // SAFETY: the handle is open until `self` is dropped.
         unsafe { api!(RedisModule_DeleteKey)(self.raw()) };

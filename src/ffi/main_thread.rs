@@ -1,4 +1,4 @@
-//! What belongs to the main thread.
+//! Statics that only the main thread uses.
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,9 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// The thread on which the module was loaded; 0: it is not loaded.
 static MAIN: AtomicUsize = AtomicUsize::new(0);
 
-/// A static of the module. The server calls a module on its main thread, and this one
-/// starts no thread of its own: so there is nobody to lock it from. A use on another thread
-/// panics.
+/// A static of the module. It needs no lock, because the server calls a module on its main thread,
+/// and this module starts no threads. A use on another thread panics.
 pub struct MainThread<T>(T);
 
 // SAFETY: `try_get` lends the content out on one thread only, the one that loaded the module,
@@ -16,12 +15,12 @@ pub struct MainThread<T>(T);
 unsafe impl<T> Sync for MainThread<T> {}
 
 impl<T> MainThread<T> {
-    /// One with this content.
+    /// A static with this content.
     pub const fn new(content: T) -> MainThread<T> {
         MainThread(content)
     }
 
-    /// The content; None on any other thread, as in the report of a crash there.
+    /// The content; None: this is not the main thread, for example in the report of a crash.
     #[inline(always)]
     pub fn try_get(&self) -> Option<&T> {
         (this_thread() == MAIN.load(Ordering::Relaxed)).then_some(&self.0)
@@ -36,7 +35,7 @@ impl<T> Deref for MainThread<T> {
     }
 }
 
-/// The module is being loaded, on this thread: it is the main thread from now on.
+/// Makes the current thread the main thread. To be called when the module is loaded.
 pub(super) fn is_here() {
     MAIN.store(this_thread(), Ordering::Relaxed);
 }

@@ -1,7 +1,6 @@
-//! The module API as the rest of the crate wants it: small safe wrappers over
-//! what `redis-module` lacks (binary-safe hash fields, absolute expiry, keys
-//! that signal only real changes). The only folder with unsafe code. It knows
-//! no rule of the lock.
+//! Small safe wrappers of the module API, for what `redis-module` lacks: binary-safe hash fields,
+//! absolute expiry, keys that signal only real changes. This is the only folder with unsafe code.
+//! It has no rules of the lock.
 //!
 //! What the SAFETY comments rely on:
 //! - *Main thread*: the server calls a module's commands and callbacks on its main thread,
@@ -14,9 +13,9 @@
 //! - *Callbacks*: a server that unloads a module forgets its callbacks first, and it unloads
 //!   none that has blocked clients.
 //!
-//! Times are unix times or spans in ms, where nothing else is said. Functions that are not
-//! there in each supported server are named `raw::RedisModule_…` where they are used, and
-//! what happens without them is said there; all others go through [`api`].
+//! Times are unix times or durations in ms, unless a comment gives another unit. A function that
+//! some supported servers lack is used as `raw::RedisModule_…`, and a comment there says what
+//! happens without it. All other functions are used through [`api`].
 
 mod access;
 mod alloc;
@@ -60,10 +59,10 @@ pub use sweep::Sweep;
 pub use text_cache::TextCache;
 pub use timer::{OnTimer, Timer};
 
-/// The functions of the module API are pointers that loading fills in, before
-/// any other code of ours runs. One that this server lacks ends as a panic,
-/// which [`guard`] makes an error reply; what may lack is asked for first.
-/// Reading such a pointer is unsafe to the compiler: use it in an unsafe block.
+/// A function of the module API. The functions are pointers that are filled in when the module is
+/// loaded, before other code of the module runs. If this server lacks the function, this panics,
+/// and [`guard`] makes an error reply of that. To the compiler it is unsafe to read such a pointer,
+/// so use this in an unsafe block.
 macro_rules! api {
     ($name:ident) => {
         match redis_module::raw::$name {

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 /// The database and the name of each key that is open.
 static OPEN: MainThread<RefCell<Vec<(i32, Vec<u8>)>>> = MainThread::new(RefCell::new(Vec::new()));
 
-/// A key is open as long as this lives.
+/// Marks a key as open until it is dropped.
 pub(super) struct Open(i32, Vec<u8>);
 
 impl Open {

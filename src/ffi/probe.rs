@@ -1,9 +1,9 @@
-//! Asking the server whether it would run a command of ours now, and why not.
+//! Asks the server whether it would run a command of the module now, and why not.
 //!
-//! From 7.2 on the server has a dry run: it checks a command as if it were to run it, and
-//! stops there. So no statistics, MONITOR, key event or slow log shows the question. The
-//! command that is asked for is one of the module's own: `rename-command` works on the
-//! commands that the server has before it loads modules, so it cannot take these away.
+//! From Redis 7.2 on the server has a dry run: it checks a command but does not run it. So the
+//! question does not appear in statistics, MONITOR, key events or the slow log. It uses commands of
+//! the module itself, because `rename-command` cannot remove them: it applies to the commands that
+//! exist before the server loads modules.
 //!
 //! Redis 7.0 has no dry run. There the module registers two commands that do nothing, and
 //! the server runs one of them: only COMMAND and `INFO commandstats` show them.
@@ -20,49 +20,52 @@ use std::ptr::null_mut;
 pub enum Refusal {
     /// The cluster is down.
     Down,
-    /// The cluster is down, and set to serve reads all the same.
+    /// The cluster is down, but configured to serve reads.
     DownForWrites,
-    /// This node does not serve the key's slot, or it is on its way.
+    /// This node does not serve the key's slot, or the slot is moving.
     Slot,
-    /// Its role, its replicas or its disk do not allow it.
+    /// The server's role, its replicas or its disk do not allow a write.
     Write,
 }
 
-/// What the server is asked.
+/// A question to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Question {
-    /// Whether a command that reads may go to the key.
+    /// Whether the cluster allows a command that reads the key.
     Read,
-    /// Whether one that writes may, as far as the cluster goes.
+    /// Whether the cluster allows a command that writes the key.
     Write,
-    /// The same, and whether its role, replicas and disk allow a write.
+    /// Whether the cluster and the server's role, replicas and disk allow a command that writes the
+    /// key.
     WriteNow,
 }
 
-/// The first server with a dry run.
+/// The first server version with a dry run.
 const HAS_DRY_RUN: Version = Version { major: 7, minor: 2, patch: 0 };
 
-/// How the module's own commands are called that stand for all that write and read. The
-/// first takes two arguments, the second one.
+/// The module's commands that are used for dry runs: one that writes, with two arguments, and one
+/// that reads, with one argument.
 const WRITES: &CStr = c"rwlock.unlock";
 const READS: &CStr = c"rwlock.inspect";
 
-/// The commands of Redis 7.0 that do nothing with one argument.
+/// The commands for Redis 7.0, which do nothing and have one argument.
 const PROBE_WRITE: &CStr = c"rwlock.probe-write";
 const PROBE_READ: &CStr = c"rwlock.probe-read";
 
 /// Whether the server has a dry run.
 static DRY_RUN: MainThread<Cell<bool>> = MainThread::new(Cell::new(false));
 
-/// Whether it is a node of a cluster.
+/// Whether the server is a node of a cluster.
 static IN_CLUSTER: MainThread<Cell<bool>> = MainThread::new(Cell::new(false));
 
-/// A context of no client, in a cluster, from the first question on: the flags of a client
-/// (ASKING, READONLY) would let a command into a slot that is not fully this node's.
+/// A context without a client. In a cluster it is created at the first question, outside of one it
+/// stays null. The flags of a client (ASKING, READONLY) would allow a command in a slot that this
+/// node does not fully serve.
 static NEUTRAL: MainThread<Cell<*mut raw::RedisModuleCtx>> = MainThread::new(Cell::new(null_mut()));
 
 impl Ctx<'_> {
-    /// Prepares the questions, when the module is loaded. What is wrong is said in the error.
+    /// Prepares the questions. To be called when the module is loaded. The error is a text for the
+    /// log.
     pub fn prepare_probes(self) -> Result<(), String> {
         DRY_RUN.set(self.version().is_some_and(|version| version >= HAS_DRY_RUN));
         if !DRY_RUN.get() {
@@ -80,27 +83,27 @@ impl Ctx<'_> {
         Ok(())
     }
 
-    /// Whether the server would let a command read, or also write, a key in the slot of
-    /// `absent`, which must not exist. The error says why not. Outside of a cluster it always
-    /// would.
+    /// Whether the cluster would allow a command with this access to a key in the slot of `absent`,
+    /// which must not exist. The error says why not. Outside of a cluster the result is always Ok.
     pub fn would_serve(self, absent: &Text, access: Access) -> Result<(), Refusal> {
         match access {
             Access::Write => self.ask(self.neutral(), Question::Write, absent),
             Access::Read if self.situation().primary => {
                 self.ask(self.neutral(), Question::Read, absent)
             }
-            // A replica serves those clients that have said READONLY.
+            // A replica serves only clients that have sent READONLY.
             Access::Read => self.ask(self.raw(), Question::Read, absent),
         }
     }
 
-    /// Whether the server would take a write to a key in the slot of this one from us now:
-    /// its role, its disk, its replicas and the slot allow it.
+    /// Whether the server would take a write of the module to a key in the slot of `absent`, which
+    /// must not exist: its role, its disk, its replicas and the slot allow it. The error says why
+    /// not.
     pub fn would_write(self, absent: &Text) -> Result<(), Refusal> {
         self.ask(self.neutral(), Question::WriteNow, absent)
     }
 
-    /// The context of no client; outside of a cluster any will do.
+    /// The context without a client. Outside of a cluster it is this context.
     fn neutral(self) -> *mut raw::RedisModuleCtx {
         if NEUTRAL.get().is_null() && IN_CLUSTER.get() {
             // SAFETY: the context lives as long as `self` and names the module to which the new
@@ -113,8 +116,8 @@ impl Ctx<'_> {
         }
     }
 
-    /// Refusals come as replies (`E`, which `D` includes): Valkey 9.1 crashes where there
-    /// is none in script mode.
+    /// Asks the question. The format `E` (included in `D`) makes the server return a refusal as a
+    /// reply, because in script mode (`S`) Valkey 9.1 crashes without one.
     fn ask(
         self,
         ctx: *mut raw::RedisModuleCtx,
@@ -139,10 +142,10 @@ impl Ctx<'_> {
                 }
             }
         };
-        // The server tells the reason there. A call that succeeds may leave it as it was.
+        // The reason for a refusal. A call that succeeds may not change it.
         let errno = std::io::Error::last_os_error().raw_os_error();
         if reply.is_null() {
-            // A dry run that would go on has no reply.
+            // A dry run without a refusal has no reply.
             return if DRY_RUN.get() { Ok(()) } else { Err(Refusal::Write) };
         }
         // SAFETY: the call above made the reply for its caller, who frees it here.
@@ -163,7 +166,7 @@ impl Ctx<'_> {
     }
 }
 
-/// Gives back what the questions need, before the module is unloaded.
+/// Frees the context without a client. To be called before the module is unloaded.
 pub fn drop_probes() {
     let neutral = NEUTRAL.replace(null_mut());
     if !neutral.is_null() {

@@ -6,7 +6,7 @@ use std::ffi::CString;
 /// A reply, as a tree.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
-    /// None now: the client is blocked and will be answered.
+    /// No reply now: the client is blocked and gets its answer later.
     Later,
     /// `+OK`.
     Ok,
@@ -16,13 +16,13 @@ pub enum Reply {
     Integer(i64),
     /// Bytes.
     Bulk(Vec<u8>),
-    /// Nothing.
+    /// Null.
     Null,
     /// An array.
     Array(Vec<Reply>),
-    /// A map; a flat array to a client that speaks RESP2.
+    /// A map. A client that uses RESP2 gets a flat array.
     Map(Vec<(&'static str, Reply)>),
-    /// An error: a code, a space, the text.
+    /// An error: a code, a space, a text.
     Error(String),
 }
 
@@ -34,8 +34,8 @@ impl Reply {
 }
 
 impl Ctx<'_> {
-    /// Sends a reply to the client, whatever happens: after a panic an error, or the end of
-    /// the connection where a part of the reply was sent. Whether all of it was sent.
+    /// Sends a reply to the client. On a panic it sends an error; if a part of the reply was sent
+    /// already, it closes the connection instead. Returns whether the whole reply was sent.
     pub(super) fn reply_or_error(self, reply: &Reply) -> bool {
         if let Err(panic) = guard::guarded(|| self.begin(reply)) {
             let _ = guard::guarded(|| self.begin(&Reply::internal_error(&panic)));
@@ -56,7 +56,7 @@ impl Ctx<'_> {
         self.go_on(reply);
     }
 
-    /// Sends a reply, of one with parts how many these are, by a single call.
+    /// Sends a reply by a single call; of a reply with parts only their number.
     fn begin(self, reply: &Reply) {
         let ctx = self.raw();
         // SAFETY: the context lives as long as `self`, and the server copies the bytes.

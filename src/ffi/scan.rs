@@ -1,4 +1,4 @@
-//! The fields of a hash, one batch after the other.
+//! Walks over the fields of a hash in batches.
 
 use super::guard::{self, Panic};
 use super::{api, Key, Str};
@@ -9,9 +9,9 @@ use std::ptr::NonNull;
 /// A field of a hash and its value.
 pub type Field = (Vec<u8>, Vec<u8>);
 
-/// A walk over the fields of a hash. A small hash comes in one batch, a large
-/// one bucket by bucket, so who stops early pays little. The hash must not be
-/// changed or searched on the way, else a field can come twice.
+/// A walk over the fields of a hash. The server returns a small hash in one batch and a large hash
+/// bucket by bucket, so it costs little to stop early. The caller must not change or search the
+/// hash during the walk, else a field can come twice.
 pub struct Fields<'k> {
     key: &'k Key<'k>,
     cursor: NonNull<raw::RedisModuleScanCursor>,
@@ -19,7 +19,7 @@ pub struct Fields<'k> {
     done: bool,
 }
 
-/// The fields that one step of the server's scan has met, the next one last.
+/// The fields of one step of the server's scan, in reverse order.
 #[derive(Default)]
 struct Batch {
     fields: Vec<Field>,
@@ -56,7 +56,7 @@ impl Iterator for Fields<'_> {
             };
             guard::resume(self.batch.panic.take());
             self.done = more == 0;
-            // In the order of the hash, though taken from the end.
+            // Fields are taken from the end, but shall come in the order of the hash.
             self.batch.fields.reverse();
         }
         self.batch.fields.pop()

@@ -5,7 +5,7 @@ use redis_module::raw::RedisModuleString;
 use std::ops::Deref;
 use std::ptr::null_mut;
 
-/// A borrowed string of the server, valid while its owner lives.
+/// A borrowed string of the server, valid as long as its lender lives.
 #[repr(transparent)]
 pub struct Str(RedisModuleString);
 
@@ -20,7 +20,7 @@ impl Str {
         unsafe { &*string.cast() }
     }
 
-    /// Its bytes.
+    /// The bytes of the string.
     pub fn bytes(&self) -> &[u8] {
         let mut len = 0;
         // SAFETY: the string lives as long as `self`, and nothing changes the bytes of a string
@@ -31,20 +31,20 @@ impl Str {
         }
     }
 
-    /// A reference of our own: of the same string, not a copy.
+    /// A new reference to the same string. The bytes are not copied.
     pub fn to_text(&self) -> Text {
         // SAFETY: the string lives as long as `self`. The new reference is the result's.
         unsafe { api!(RedisModule_RetainString)(null_mut(), self.raw()) };
         Text(self.raw())
     }
 
-    /// The pointer, for the API. It may count references through it.
+    /// The pointer, for the API, which may change the number of references.
     pub(super) fn raw(&self) -> *mut RedisModuleString {
         std::ptr::from_ref(self).cast_mut().cast()
     }
 }
 
-/// A string of the server that we own one reference of.
+/// A string of the server, with one reference that this value owns.
 pub struct Text(*mut RedisModuleString);
 
 impl Text {
@@ -62,7 +62,7 @@ impl Text {
         Text(unsafe { api!(RedisModule_CreateStringFromLongLong)(null_mut(), number) })
     }
 
-    /// Takes over a reference.
+    /// Takes over a reference; None: `string` is null.
     ///
     /// # Safety
     /// `string` is null or a valid string of which the caller gives away one
@@ -81,7 +81,7 @@ impl Deref for Text {
 }
 
 impl Clone for Text {
-    /// Another reference of the same string.
+    /// Adds a reference to the same string.
     fn clone(&self) -> Text {
         self.to_text()
     }

@@ -1,4 +1,4 @@
-//! Walking over all keys of a database, a few at a time.
+//! Walks over all keys of a database, a few in each step.
 
 use super::guard::{self, Panic};
 use super::{api, Db, Str};
@@ -6,23 +6,23 @@ use redis_module::raw;
 use std::ffi::c_void;
 use std::ptr::NonNull;
 
-/// A walk over the keys of a database. Keys that are there all the while are
-/// met at least once.
+/// A walk over the keys of a database. A key that exists during the whole walk is visited at least
+/// once.
 pub struct Sweep {
     cursor: NonNull<raw::RedisModuleScanCursor>,
     met: u64,
 }
 
 impl Sweep {
-    /// A new walk.
+    /// Begins a walk; None: there is no memory.
     pub fn new() -> Option<Sweep> {
         // SAFETY: the function has no arguments.
         let cursor = NonNull::new(unsafe { api!(RedisModule_ScanCursorCreate)() })?;
         Some(Sweep { cursor, met: 0 })
     }
 
-    /// Meets a few more keys of the database, and gives those of them that hold
-    /// hashes to `meet`. It is the same database in each step. False when the walk is over.
+    /// Visits a few more keys, and calls `meet` for each that is a hash. The caller must pass the
+    /// same database in each step. False: the walk is over.
     pub fn step(&mut self, db: Db<'_>, meet: &mut dyn FnMut(&Str)) -> bool {
         let here = db.enter();
         let mut meeting = Meeting { meet, met: 0, panic: None };
@@ -41,7 +41,7 @@ impl Sweep {
         more != 0
     }
 
-    /// How many keys it has met, of any kind.
+    /// The number of keys of any type that the walk has visited.
     pub fn met(&self) -> u64 {
         self.met
     }
@@ -54,7 +54,7 @@ impl Drop for Sweep {
     }
 }
 
-/// What a step does with the keys that it meets.
+/// The state of one step.
 struct Meeting<'m> {
     meet: &'m mut dyn FnMut(&Str),
     met: u64,

@@ -1,39 +1,38 @@
-//! Strings that were made lately.
+//! A cache of strings that were made recently.
 
 use super::Text;
 use hashbrown::DefaultHashBuilder;
 use std::cell::RefCell;
 use std::hash::BuildHasher;
 
-/// How many are kept: enough for some hundred locks that are in use all the time.
-/// They take some 100 KB.
-const KEPT: usize = 1024;
+/// The number of strings in the cache, enough for some hundred locks in constant use. They take
+/// about 100 KB.
+const CAPACITY: usize = 1024;
 
-/// Longer ones are made anew each time: these are names that clients choose.
+/// The length in bytes of the longest string in the cache. Clients choose the names, so a limit
+/// keeps the cache small.
 const LONGEST: usize = 128;
 
-/// Strings to be used again. A lock is taken and given back by the same owners
-/// over and over, and most of what a string costs is that the server allocates
-/// and frees it.
+/// A cache of strings. The same owners acquire and release the same locks repeatedly, and most of
+/// the cost of a string is that the server allocates and frees it.
 #[derive(Default)]
 pub struct TextCache(RefCell<Shelf>);
 
 #[derive(Default)]
 struct Shelf {
-    /// The string that is asked for.
+    /// The bytes of the wanted string. The buffer is used again for each string.
     asked: Vec<u8>,
     hasher: DefaultHashBuilder,
     texts: Vec<Option<Text>>,
 }
 
 impl TextCache {
-    /// Gives all memory back. A static is never dropped, also not when the server
-    /// unloads the module.
+    /// Frees all memory. A static is never dropped, not even when the server unloads the module.
     pub fn clear(&self) {
         *self.0.borrow_mut() = Shelf::default();
     }
 
-    /// The string that is written.
+    /// The string whose bytes `write` appends to an empty buffer, from the cache if it is there.
     pub fn text(&self, write: impl FnOnce(&mut Vec<u8>)) -> Text {
         let Shelf { asked, hasher, texts } = &mut *self.0.borrow_mut();
         asked.clear();
@@ -44,9 +43,9 @@ impl TextCache {
             return text;
         }
         if texts.is_empty() {
-            texts.resize_with(KEPT, || None);
+            texts.resize_with(CAPACITY, || None);
         }
-        let place = hasher.hash_one(&*asked) as usize % KEPT;
+        let place = hasher.hash_one(&*asked) as usize % CAPACITY;
         match &texts[place] {
             Some(text) if text.bytes() == asked.as_slice() => text.clone(),
             _ => {

@@ -1,28 +1,27 @@
-//! One timer for all that the module does by the clock.
+//! The one timer of the module.
 //!
-//! On Linux it is a timer of the kernel in the server's event loop, which goes by
-//! the clock that nobody sets. The server's own timers go by the wall clock, and a
-//! server does not unload a module that has one.
+//! On Linux it is a kernel timer in the server's event loop, which goes by the steady clock. The
+//! server's own timers go by the wall clock, and a server does not unload a module that has one.
 
 use super::{api, guard, Ctx};
 use redis_module::raw;
 
-/// What to do when the timer fires.
+/// The callback of the timer.
 pub trait OnTimer {
-    /// Runs on the main thread, between commands. Keys must not be written here: nothing
-    /// would be propagated before the next command is.
+    /// Runs on the main thread, between commands. It must not write keys, because the changes
+    /// would be propagated only with the next command.
     fn fired(ctx: Ctx<'_>);
 }
 
 /// The timer. It fires once after each [`Timer::set`].
 pub struct Timer {
-    /// A context that belongs to no command, for callbacks that get none.
+    /// A context that belongs to no command, for the callback, which gets none from the system.
     ctx: *mut raw::RedisModuleCtx,
     source: source::Source,
 }
 
 impl Timer {
-    /// Sets it up, to fire never. The error says why the system or the server cannot.
+    /// Creates a timer that is not set. The error is a text for the log.
     pub fn new<H: OnTimer>(ctx: Ctx<'_>) -> Result<Timer, String> {
         // SAFETY: `ctx` names this module, to which the new context belongs. It is freed when
         // the timer is dropped, or here.
@@ -34,8 +33,8 @@ impl Timer {
         Ok(Timer { ctx: own, source })
     }
 
-    /// Fires in `ms` milliseconds (0: as soon as the event loop goes on) instead of when it
-    /// was set to before.
+    /// Sets the timer to fire once in `ms` milliseconds (0: as soon as the event loop continues).
+    /// This replaces the time that was set before.
     pub fn set(&mut self, ms: u64) {
         self.source.set(self.ctx, ms);
     }
@@ -101,7 +100,7 @@ mod source {
         pub fn set(&mut self, _ctx: *mut raw::RedisModuleCtx, ms: u64) {
             let value = libc::timespec {
                 tv_sec: (ms / 1000) as libc::time_t,
-                // Of 0 the kernel makes never.
+                // To the kernel, 0 means never.
                 tv_nsec: (ms % 1000 * 1_000_000).max(1) as libc::c_long,
             };
             let interval = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -141,8 +140,8 @@ mod source {
     use std::ffi::c_void;
     use std::ptr::null_mut;
 
-    /// The server's own timer, which goes by the wall clock. While one is set the
-    /// module cannot be unloaded.
+    /// A timer of the server, which goes by the wall clock. While it is set, the server does not
+    /// unload the module.
     pub(super) struct Source {
         callback: raw::RedisModuleTimerProc,
         timer: Option<raw::RedisModuleTimerID>,

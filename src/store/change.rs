@@ -51,8 +51,8 @@ impl<'c> Store<'c> {
     }
 
     /// Writes `after` over the lock of `snapshot`, and removes the lapsed holds in the snapshot.
-    /// Both show the lock as `owner` sees it. Announces the end of a mode. `last`: the last-expiring
-    /// owner of the lock, if it is remembered. On an error nothing has changed.
+    /// Both show the lock as `owner` sees it. Announces the end of a mode. `last`: the
+    /// last-expiring owner of the lock, if it is remembered. On an error nothing has changed.
     pub fn commit(
         &mut self,
         snapshot: &Snapshot,

@@ -209,7 +209,7 @@ impl<'c> Store<'c> {
     /// time that it freezes for a script or a transaction. There a key lives as long as the server
     /// shows it.
     pub fn is_past(&self, end: End) -> bool {
-        end.is_past(self.now()) && !self.db.ctx().stands_still_unseen()
+        end.is_past(self.now()) && !self.db.ctx().has_hidden_frozen_time()
     }
 
     /// The lock's hash; None: the key does not exist or has lapsed, or the hash is kept for the

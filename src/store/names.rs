@@ -173,9 +173,9 @@ fn without_timeout(name: &[u8]) -> Option<&[u8]> {
 }
 
 /// The locks to which a key may belong as a timeout key or as a reservation, the most probable
-/// first. At most [`MAX_GUESSES`] prefixes are tried; none for any other key. There can be more than
-/// one lock: the end of the lock's name is not certain if the name of the lock or the owner contains
-/// `:`, and a key that begins with `{a}` may belong to the lock `a` or to the lock `{a}`.
+/// first. At most [`MAX_GUESSES`] prefixes are tried; none for any other key. There can be more
+/// than one lock: the end of the lock's name is not certain if the name of the lock or the owner
+/// contains `:`, and a key that begins with `{a}` may belong to the lock `a` or to the lock `{a}`.
 pub fn locks_of_key(key: &[u8]) -> impl Iterator<Item = Vec<u8>> + '_ {
     let of_reservation = key.strip_suffix(RESERVATION).map(|prefix| (prefix, prefix.len()));
     let of_timeout = without_timeout(key).map(|prefix| (prefix, 0));

@@ -57,7 +57,7 @@ impl Store<'_> {
     /// Opens a string key; None: it does not exist. A key of another type is the error `wrong`.
     fn string_key(&self, name: &Name<'_>, wrong: &Error) -> Result<Option<Key<'_>>, Error> {
         // A handle for reading costs less, and is used where it leaves no trace.
-        let access = if self.db.ctx().looks_unseen() { Access::Read } else { self.access };
+        let access = if self.db.ctx().reads_leave_no_trace() { Access::Read } else { self.access };
         let Some(key) = self.open_derived(&text(name), access) else {
             return Ok(None);
         };

@@ -47,8 +47,9 @@ pub fn slot_owner(ctx: Ctx<'_>, key: &[u8]) -> SlotOwner {
     }
 }
 
-/// The node that serves a slot, by the reply of CLUSTER SHARDS. `me`: the id of this node. The other
-/// commands do not suffice: CLUSTER NODES has no preferred endpoint, CLUSTER SLOTS only one port.
+/// The node that serves a slot, by the reply of CLUSTER SHARDS. `me`: the id of this node. The
+/// other commands do not suffice: CLUSTER NODES has no preferred endpoint, CLUSTER SLOTS only one
+/// port.
 fn owner_in(shards: &[CallReply], me: &[u8], slot: u16) -> SlotOwner {
     let has_slot = |shard: &&CallReply| {
         let ranges = list(field(shard, "slots"));
