@@ -166,8 +166,9 @@ impl<'c> Store<'c> {
             self.discard_hash();
             return false;
         };
-        hash.hash_set(field, Some(one));
+        // In this order, for both may be the same field.
         hash.hash_set(vacated, None);
+        hash.hash_set(field, Some(one));
         self.out.propagate(Plain::HDel, &[self.key, vacated]);
         self.out.propagate(Plain::HSet, &[self.key, field, one]);
         write_end(&self.out, self.key, hash, None, after.end);

@@ -2,6 +2,8 @@
 //! of its keys, and what is sent. And who is believed to hold it while others
 //! wait, when somebody else has changed it.
 
+use redis::Pipeline;
+
 use support::observe::ends_at;
 use support::wire::{assert_plain, ReplicationStream, Words};
 use support::{assert_ok, call, int, list, text, wait_until, Crowd, Server};
@@ -51,6 +53,25 @@ fn a_writer_hands_its_hash_to_the_next_writer() {
         assert_eq!(int(call!(crowd.con, "RWLOCK.UNLOCK", "k", next)), 1);
         assert_eq!(int(crowd.plain("DBSIZE")), 0);
     }
+}
+
+/// A script makes a waiting owner the writer, and no event tells of that. Its UNLOCK then
+/// hands the lock over to its own waiter.
+#[test]
+fn an_owner_hands_its_hash_to_itself() {
+    let server = Server::builder().start();
+    let mut crowd = Crowd::on(&server);
+    crowd.ok("WLOCK k a 60000");
+    let mut waiter = crowd.waits("WLOCK k b 90000 BLOCK 0");
+    let change = "redis.call('HSET', KEYS[1], 'b:write', 1) \
+                  redis.call('HDEL', KEYS[1], 'a:write')";
+    let mut batch = Pipeline::new();
+    batch.cmd("EVAL").arg(change).arg(1).arg("k").ignore().cmd("RWLOCK.UNLOCK").arg("k").arg("b");
+    let unlocked: (i64,) = batch.query(&mut crowd.con).expect("b holds the lock");
+    assert_eq!(unlocked, (1,));
+    waiter.granted();
+    assert_eq!(content(&mut crowd, "k"), ["1", "b:write", "mode", "write"]);
+    crowd.gives("UNLOCK k b", 1);
 }
 
 #[test]
