@@ -1,6 +1,9 @@
 //! A replica that loads a new copy of the data while it serves the old one
 //! (`repl-diskless-load swapdb`).
 
+use std::fs;
+use std::process::Command;
+
 use redis::Connection;
 
 use support::observe::{assert_same_keys, info_number, keyspace, run};
@@ -57,6 +60,16 @@ fn fill_with(primary: &Server, value: &str) {
     let mut con = primary.connection();
     for number in 0..KEYS {
         call!(con, "SET", format!("fill:{number}"), value).expect("fill");
+    }
+}
+
+/// Ends the processes that a server has started to save or send its data.
+fn kill_children(server: &Server) {
+    let pid = server.pid();
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+    for child in children.expect("the server runs").split_whitespace() {
+        let killed = Command::new("kill").args(["-KILL", child]).status().expect("run kill");
+        assert!(killed.success(), "the child {child} ended too early for the test");
     }
 }
 
@@ -127,6 +140,8 @@ fn a_load_that_fails_leaves_all_as_it_was() {
     fill_with(&primary, &"x".repeat(30_000));
     wait_synced(&primary, &replica);
     load_again(&primary, &replica);
+    // Since Redis 8 the child that sends the data goes on without its parent.
+    kill_children(&primary);
     primary.kill9();
     assert_ok(call!(here.con, "CONFIG", "SET", "key-load-delay", 0));
     wait_until("it gave up", || !is_loading(&replica));
