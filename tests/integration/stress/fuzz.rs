@@ -251,9 +251,8 @@ fn random_commands_do_no_harm_and_leave_no_memory_behind() {
         before >= last
     });
     let mut grown = Vec::new();
-    for (seed, resp3) in
-        [(2, true), (number_from_environment(SEED).unwrap_or_else(fresh_seed), false)]
-    {
+    let last = number_from_environment(SEED).unwrap_or_else(fresh_seed);
+    for (seed, resp3) in [(2, true), (3, false), (4, true), (last, false)] {
         deadlocks += fuzz(&server, seed, resp3);
         emptied();
         let end = Instant::now() + DEADLINE;
@@ -266,6 +265,7 @@ fn random_commands_do_no_harm_and_leave_no_memory_behind() {
     }
     // A round has a few of them, and now and then one has none.
     assert!(deadlocks > 0, "none had to wait for itself");
-    // What the server allocates only once shows in one round, a leak in each.
-    assert!(grown.iter().min() < Some(&TOLERANCE), "bytes that were not given back: {grown:?}");
+    println!("bytes that were not given back: {grown:?}");
+    // What the server allocates only once shows in one round or two, a leak in each.
+    assert!(grown.iter().min() < Some(&TOLERANCE), "it leaks: {grown:?}");
 }
