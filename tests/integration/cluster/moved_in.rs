@@ -154,7 +154,7 @@ fn waiters_are_sent_where_the_server_sends_everybody() {
     }
 }
 
-/// Moves the keys and the slot between two rings of the alarm: waiters are never told to
+/// Moves the keys and the slot before the timer fires again: waiters are never told to
 /// come again.
 fn begin_and_finish(lock: &str, from: &Server, to: &Server) {
     let number = slot(lock.as_bytes()).to_string();

@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, TcpStream};
 use support::observe::{run, Subscriber};
 use support::{assert_ok, int, text, Client, Cluster, Server, DEADLINE};
 
-/// A lock is handed over by the alarm: the holder lapses.
+/// A lock is handed over by the timer: the holder lapses.
 fn is_handed_over(server: &Server, lock: &str) {
     let mut con = server.connection();
     assert_ok(run(&mut con, &format!("RWLOCK.WLOCK {lock} a 100")));

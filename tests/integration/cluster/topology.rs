@@ -95,6 +95,7 @@ fn nothing_is_left(cluster: &Cluster) {
         wait_until_within(&what, limit, || {
             let nothing = count(&mut con) == 0;
             if !nothing {
+                // To print a key that is left now and then, and not at each try.
                 thread::sleep(Duration::from_millis(300));
                 println!("at {}: {:?}", node.port(), run(&mut con, "RANDOMKEY"));
             }

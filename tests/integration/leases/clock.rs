@@ -60,7 +60,7 @@ fn a_clock_set_back_while_the_server_is_busy_stops_nothing() {
         let until = Instant::now() + Duration::from_millis(2_000);
         let mut times_out = Client::waits(&server, "WLOCK held b 1000 BLOCK 2000");
         let mut next = Client::waits(&server, "WLOCK deleted b 10000000 BLOCK 0");
-        // What deletes the lock has the alarm ring as soon as the server is done.
+        // DEL makes the timer fire as soon as the server is done.
         let packet = send_packet(&server, &["DEL deleted", "DEBUG SLEEP 0.3"]);
         // In the middle of the server's own sleep, in which it answers nobody: there
         // is no condition to wait for.

@@ -138,7 +138,7 @@ fn a_lease_that_a_slow_transaction_took_ends_on_time() {
         subscriber.message();
         late.push(local_clock() - end - 1);
         // Twice, so that nothing of this lock is left to do when the next is
-        // taken: it would set the alarm anew.
+        // taken: it would set the timer anew.
         for _ in 0..2 {
             assert_eq!(text(inspect(&mut con, &lock, "mode")), "free");
         }

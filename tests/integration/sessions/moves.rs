@@ -26,7 +26,7 @@ fn at_once(con: &mut Connection, lines: &[&str]) {
 fn one_by_one(con: &mut Connection, lines: &[&str]) {
     for line in lines {
         run(con, line).unwrap_or_else(|error| panic!("{line}: {error}"));
-        // The look and the alarm have both met the change by then; nothing tells of it.
+        // The timer and the refresh have both met the change by then; nothing tells of it.
         run(con, "RWLOCK.INSPECT other").expect("a look");
         std::thread::sleep(std::time::Duration::from_millis(20));
     }

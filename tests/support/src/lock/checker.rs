@@ -20,9 +20,9 @@ pub struct Lock {
 /// Who meets what has lapsed.
 #[derive(Clone, Copy, Debug)]
 enum First {
-    /// The module's alarm, before any command comes.
+    /// The module's timer, before any command comes.
     Alarm,
-    /// The next command, before the alarm can ring.
+    /// The next command, before the timer can fire.
     Command,
 }
 
