@@ -49,9 +49,13 @@ is "$(dpkg -s redis-rwlock | sed -n 's/^Status: //p')" 'install ok installed' st
 is "$(dpkg --verify redis-rwlock)" '' 'dpkg --verify'
 
 # As README.Debian says.
-grep -q '^    cat /usr/share/redis-rwlock/rwlock.conf >>/etc/redis/redis.conf$' \
-    /usr/share/doc/redis-rwlock/README.Debian || fail 'README.Debian has other steps'
-cat /usr/share/redis-rwlock/rwlock.conf >>/etc/redis/redis.conf
+steps() { # README.Debian's, without the indent
+    sed -n '/^    grep -q /,/^        cat /s/^    //p' /usr/share/doc/redis-rwlock/README.Debian
+}
+[ "$(steps | wc -l)" = 2 ] || fail 'README.Debian has other steps'
+# Typed twice they add one line.
+eval "$(steps)"
+eval "$(steps)"
 service redis-server restart >/dev/null 2>&1
 ready
 is "$(redis-cli MODULE LIST | sed -n '/^rwlock$/{n;n;p}')" "$VERSION_NUMBER" 'the version in MODULE LIST'
@@ -92,9 +96,24 @@ unshare --mount --pid --net --fork --kill-child /bin/sh -c '
 
 echo "test-deb: make install"
 path=/opt/locks/lib/redis/modules/librwlock.so
-DESTDIR=$work/dest PREFIX=/opt/locks scripts/install.sh install | grep -qx "    loadmodule $path"
-[ "$(stat -c %a "$work/dest$path")" = 755 ]
-cmp "$work/dest$path" "${CARGO_TARGET_DIR:-target}/release/librwlock.so"
-DESTDIR=$work/dest PREFIX=/opt/locks scripts/install.sh uninstall >/dev/null
-[ -z "$(find "$work/dest" -type f)" ]
+DESTDIR=$root PREFIX=/opt/locks scripts/install.sh install | grep -qx "    loadmodule $path"
+[ "$(stat -c %a "$root$path")" = 755 ]
+# The clean system has a server of its own: one loads what was installed.
+cat >"$root/installed.sh" <<'EOF'
+set -eu
+redis-server --port 0 --unixsocket /tmp/installed.sock --save '' --daemonize yes \
+    --logfile /tmp/installed.log --loadmodule "$1" >/dev/null
+for _ in $(seq 200); do
+    [ "$(redis-cli -s /tmp/installed.sock PING 2>&1)" != PONG ] || break
+    sleep 0.1
+done
+[ "$(redis-cli -s /tmp/installed.sock RWLOCK.WLOCK orders me 600000)" = OK ] || {
+    cat /tmp/installed.log >&2
+    exit 1
+}
+EOF
+unshare --mount --pid --net --fork --kill-child --mount-proc \
+    chroot "$root" /bin/sh /installed.sh "$path"
+DESTDIR=$root PREFIX=/opt/locks scripts/install.sh uninstall >/dev/null
+[ -z "$(find "$root/opt/locks" -type f)" ]
 echo "test-deb: passed"
