@@ -73,8 +73,8 @@ instructions: build ## Count the instructions of a lock and its unlock, and of t
 examples: ## Build, test and run the examples together (RWLOCK_EXAMPLES_ONLY="python go")
 	@scripts/examples.sh
 
-top: ## Watch the locks of a server (URL=redis://127.0.0.1:6379)
-	@python3 examples/top/top.py $(URL)
+top: ## Watch the locks of a server (PORT=6379, or URL=redis://127.0.0.1:6379)
+	@python3 examples/top/top.py $(or $(URL),$(addprefix redis://127.0.0.1:,$(PORT)))
 
 fmt: ## Check the formatting
 	@scripts/setup.sh fmt

@@ -49,10 +49,10 @@ impl Layout {
 
     pub fn describe(self) -> String {
         match self {
-            Self::Apart { load, server } => format!(
-                "the servers are pinned to core {server}, the load generator to core {load}"
-            ),
-            Self::Together => "servers and load generator share what cores there are".into(),
+            Self::Apart { load, server } => {
+                format!("servers pinned to core {server}, load generator to core {load}")
+            }
+            Self::Together => "servers and load generator share all cores".into(),
         }
     }
 }

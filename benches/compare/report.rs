@@ -129,11 +129,10 @@ impl Report {
         let rows = self.figures.iter().map(Figure::row).collect();
         Section::new("The figures that matter")
             .say(
-                "Ratios are taken in each round; shown are the median and, in brackets, the \
-                 least and the most. Those without a mark stand beside for what they tell. What \
-                 misses its mark is left as it is.",
+                "Ratios are computed per round; shown are the median and (minimum..maximum). Rows \
+                 without a limit are for comparison.",
             )
-            .table(["figure", "measured", "at least", "aim", ""], rows)
+            .table(["figure", "measured", "limit", "aim", ""], rows)
     }
 
     /// Writes the page, and the plots into the folder of its name.
@@ -166,33 +165,32 @@ impl Report {
         let absent = match self.absent.join(" and ") {
             absent if absent.is_empty() => String::new(),
             absent => format!(
-                "\n\n**Not installed, and so not compared: {absent}** (`make bench-peers`)."
+                "\n\n**Not compared, because not installed: {absent}** (`make bench-peers`)."
             ),
         };
         let busy = match self.busy {
             few if few < 0.5 => String::new(),
             many => format!(
-                " **The machine was busy with other things (a load average of {} before the run): \
-                 these figures only show what the report looks like.**",
+                " **The machine was busy (load average {} before the run): these figures only show \
+                 what the report looks like.**",
                 number(many)
             ),
         };
-        let open = "This page is written by the benchmark itself, from one run.";
+        let open = "The benchmark writes this page from one run.";
         format!(
-            "# Benchmarks\n\n{open}{busy} To repeat it, on Debian or a system like it:\n\n    \
-             make bench-peers    # installs PostgreSQL and etcd, to be compared with\n    \
-             make bench          # about a quarter of an hour: target/bench/report.md\n    \
-             make bench-quick    # the same in a smaller size, under 3 minutes\n\n\
-             `SERVER=` names another server, `ONLY=\"pairs tax\"` some of the measures; \
-             `make bench-docs` writes this page. Leave the machine alone meanwhile.\n\n\
-             | | |\n|---|---|\n| command | `{command}`, {} s |\n| server | {}, default settings: no AOF, \
-             no replica, unless said |\n| machine | {} |\n| cores | {} |\n\n\
-             One thread makes the load, with connections of its own, over TCP on the loopback \
-             interface; when it has a core to itself it never sleeps. What is compared is \
-             measured in turn, round after round, on the same server and the same cores; servers \
-             that are compared take turns too. Everyone's requests are written as its best user \
-             would: scripts by EVALSHA, statements prepared, nothing sent that is not needed. \
-             Redisson's scripts are stood for by Lua that does the same with as many calls.{absent}\n",
+            "# Benchmarks\n\n{open}{busy} To repeat it on Debian:\n\n    \
+             make bench-peers    # installs PostgreSQL and etcd for comparison\n    \
+             make bench          # about 15 minutes: target/bench/report.md\n    \
+             make bench-quick    # smaller, under 3 minutes\n\n\
+             `SERVER=` names another server, `ONLY=\"pairs tax\"` selects measures; \
+             `make bench-docs` writes this page. Leave the machine idle meanwhile.\n\n\
+             | | |\n|---|---|\n| command | `{command}`, {} s |\n\
+             | server | {}, default settings (no AOF, no replica) unless stated |\n\
+             | machine | {} |\n| cores | {} |\n\n\
+             One thread generates the load, over TCP on the loopback interface; on a core of its \
+             own it never sleeps. Contenders and servers take turns, round by round, on the same \
+             cores. Requests are as cheap as each contender allows: EVALSHA, prepared statements. \
+             Lua with the same effect and as many calls stands for Redisson's scripts.{absent}\n",
             self.took.as_secs(),
             self.server,
             machine::describe(),

@@ -10,12 +10,14 @@ pub struct Args<'a> {
     rest: &'a [&'a Str],
     /// The argument that was read last.
     last: Option<&'a Str>,
+    /// The number of arguments of the command, its name included.
+    count: usize,
 }
 
 impl<'a> Args<'a> {
     /// A cursor over `args`, whose first element is the command's name.
     pub fn new(args: &'a [&'a Str]) -> Args<'a> {
-        Args { rest: args.get(1..).unwrap_or_default(), last: None }
+        Args { rest: args.get(1..).unwrap_or_default(), last: None, count: args.len() }
     }
 
     /// The next argument; a syntax error when there is none.
@@ -41,10 +43,48 @@ impl<'a> Args<'a> {
         }
     }
 
+    /// The next argument, a time in ms by which is searched: 0 or more.
+    pub fn elapsed(&mut self) -> Result<Millis, Error> {
+        integer(self.next()?.bytes()).filter(|ms| *ms >= 0).ok_or(Error::NotAnInteger)
+    }
+
+    /// The next argument, a cursor: any unsigned integer.
+    pub fn cursor(&mut self) -> Result<u64, Error> {
+        let text = self.next()?.bytes();
+        let digits = std::str::from_utf8(text).ok().filter(|_| text.iter().all(u8::is_ascii_digit));
+        digits.and_then(|digits| digits.parse().ok()).ok_or(Error::BadCursor)
+    }
+
     /// The next argument, a count: 1 or more.
     pub fn count(&mut self) -> Result<usize, Error> {
         let number = integer(self.next()?.bytes()).ok_or(Error::NotAnInteger)?;
         usize::try_from(number).ok().filter(|count| *count > 0).ok_or(Error::NotPositive)
+    }
+
+    /// The next arguments, a number and as many keys. Also the position of the first of them in
+    /// the command.
+    pub fn keys(&mut self) -> Result<(usize, &'a [&'a Str]), Error> {
+        let number = integer(self.next()?.bytes()).ok_or(Error::BadNumkeys)?;
+        let number = usize::try_from(number).ok().filter(|number| *number > 0);
+        let number = number.ok_or(Error::BadNumkeys)?;
+        let position = self.position();
+        let (keys, rest) = self.rest.split_at_checked(number).ok_or(Error::TooFewKeys)?;
+        (self.rest, self.last) = (rest, keys.last().copied());
+        Ok((position, keys))
+    }
+
+    /// All arguments that remain, one at least.
+    pub fn rest(&mut self) -> Result<&'a [&'a Str], Error> {
+        self.last = self.rest.last().copied();
+        match std::mem::take(&mut self.rest) {
+            [] => Err(self.syntax()),
+            rest => Ok(rest),
+        }
+    }
+
+    /// The position of the next argument in the command; its name has position 0.
+    fn position(&self) -> usize {
+        self.count - self.rest.len()
     }
 
     /// The next argument, an option word, in upper case; None at the end.

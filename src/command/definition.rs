@@ -2,7 +2,7 @@
 
 use super::args::Args;
 use super::error::Error;
-use crate::ffi::{CommandDocs, Ctx, Reply, Run, Str};
+use crate::ffi::{CommandDocs, Ctx, Keys, Reply, Run, Str};
 
 /// A command.
 pub trait Command {
@@ -11,6 +11,11 @@ pub trait Command {
 
     /// Runs the command. `args` begins behind the name. An error becomes an error reply.
     fn run(ctx: Ctx<'_>, args: Args<'_>) -> Result<Reply, Error>;
+
+    /// The positions of the keys, for a command whose keys follow words. The name has position 0.
+    fn key_positions(_args: Args<'_>) -> Result<Vec<usize>, Error> {
+        Ok(Vec::new())
+    }
 }
 
 /// A row of the table of commands. It stands for a type that implements [`Command`].
@@ -32,8 +37,14 @@ impl Row {
 struct Adapter<C>(std::marker::PhantomData<C>);
 
 impl<C: Command> Run for Adapter<C> {
+    const KEYS: Keys = C::DOCS.keys;
+
     fn run(ctx: Ctx<'_>, args: &[&Str]) -> Reply {
         C::run(ctx, Args::new(args)).unwrap_or_else(|error| Reply::Error(error.text(C::DOCS.name)))
+    }
+
+    fn key_positions(args: &[&Str]) -> Option<Vec<usize>> {
+        C::key_positions(Args::new(args)).ok()
     }
 }
 

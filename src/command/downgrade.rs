@@ -2,7 +2,7 @@
 
 use super::docs::{KEY, LEASE, OWNER};
 use super::{run, Args, Command, Error, SINCE};
-use crate::ffi::{CommandDocs, Ctx, KeyUse, Reply};
+use crate::ffi::{CommandDocs, Ctx, KeyUse, Keys, Reply};
 
 /// Turns the write holds of an owner into a read hold, in one step.
 pub struct Downgrade;
@@ -16,7 +16,7 @@ impl Command for Downgrade {
         flags: "write fast",
         categories: "write fast",
         arity: 4,
-        key: KeyUse::Update,
+        keys: Keys::First(KeyUse::Update),
         args: &[KEY, OWNER, LEASE],
     };
 

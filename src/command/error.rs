@@ -1,8 +1,8 @@
 //! The texts of errors, as clients see them: a code, a space, a sentence
 //! (`docs/commands/README.md`, "Errors").
 
-use crate::core::{Mode, NotHeld, OwnerId, TooMany, MAX_READS};
-use crate::engine;
+use crate::core::{Mode, NotHeld, TooMany, MAX_READS};
+use crate::engine::{self, name};
 use crate::store;
 
 /// Why a command ended in an error.
@@ -21,6 +21,18 @@ pub enum Error {
     NotAnInteger,
     /// A count is below 1.
     NotPositive,
+    /// A cursor is not an integer.
+    BadCursor,
+    /// One clause names this lock twice.
+    NamedTwice(Box<[u8]>),
+    /// The number of keys is not an integer, or below 1.
+    BadNumkeys,
+    /// The number of keys is larger than the number of arguments that follow it.
+    TooFewKeys,
+    /// A command names more locks than [`MAX_LOCKS`].
+    TooManyLocks,
+    /// The user may not run the command with this word.
+    NotPermitted(&'static str),
     /// An error of the engine.
     Engine(engine::Error),
 }
@@ -36,7 +48,7 @@ impl Error {
     pub fn text(&self, command: &str) -> String {
         use engine::Error::{
             Busy, Deadlock, Elsewhere, Internal, InvalidExpire, InvalidTimeout, NoSession, NotHeld,
-            OtherUpgrade, Stopped, Store, TooMany, TooManyWaiters,
+            OtherUpgrade, Replica, Stopped, Store, TooMany, TooManyWaiters,
         };
         match self {
             Error::Syntax(word) => format!("ERR syntax error near '{}'", name(word)),
@@ -44,21 +56,31 @@ impl Error {
                 "ERR timeout is not an integer or out of range".into()
             }
             Error::NegativeTimeout => "ERR timeout is negative".into(),
+            Error::BadCursor => "ERR invalid cursor".into(),
+            Error::Engine(Replica) => {
+                "ERR a replica does not know the held locks, ask the primary".into()
+            }
             Error::Engine(Stopped) => "ERR the module is being unloaded".into(),
             Error::Engine(Busy) => {
                 "ERR the call comes from a key event in the middle of another RWLOCK command".into()
             }
-            Error::Engine(Deadlock(circle)) => deadlock(circle),
-            Error::Engine(OtherUpgrade(owner)) => format!(
-                "DEADLOCK {} waits to upgrade and each would wait for the other",
-                name(owner)
-            ),
+            Error::Engine(error @ (Deadlock(_) | OtherUpgrade(_))) => {
+                format!("DEADLOCK {}", error.circle().unwrap_or_default())
+            }
             Error::Engine(TooManyWaiters) => "ERR too many waiters".into(),
             Error::Engine(NoSession) => {
                 "ERR SESSION needs a client connection, there is none here".into()
             }
             Error::Engine(Elsewhere(error)) => error.clone(),
             Error::Engine(Internal) => "ERR internal error: the server's log tells more".into(),
+            Error::NotPermitted(word) => format!(
+                "NOPERM this user has no permissions to run the '{command}|{word}' command: it \
+                 needs those for 'rwlock.forceunlock' too"
+            ),
+            Error::NamedTwice(lock) => named_twice(lock),
+            Error::BadNumkeys => "ERR numkeys is not an integer, 1 or more".into(),
+            Error::TooFewKeys => "ERR numkeys is larger than the number of keys that follow".into(),
+            Error::TooManyLocks => format!("ERR a command names at most {MAX_LOCKS} locks"),
             Error::NotAnInteger => "ERR value is not an integer or out of range".into(),
             Error::NotPositive => "ERR value is out of range, must be positive".into(),
             Error::InvalidExpire | Error::Engine(InvalidExpire) => {
@@ -101,6 +123,7 @@ fn keys(error: &store::Error) -> String {
         store::Error::Clash(lock) => {
             format!("ERR key clash with lock {}", name(lock))
         }
+        store::Error::NamedTwice(lock) => named_twice(lock),
         store::Error::TooManyReads => {
             "ERR the hash counts more read holds than there can be".into()
         }
@@ -119,31 +142,15 @@ fn keys(error: &store::Error) -> String {
     }
 }
 
-fn deadlock(circle: &[OwnerId]) -> String {
-    match circle {
-        [owner] => format!("DEADLOCK {} reads this lock and would wait for itself", name(owner)),
-        circle => {
-            let mut text = "DEADLOCK ".to_string();
-            for (at, owner) in circle.iter().enumerate() {
-                let next = &circle[(at + 1) % circle.len()];
-                let comma = if at == 0 { "" } else { ", " };
-                text += &format!("{comma}{} waits for {}", name(owner), name(next));
-            }
-            text
-        }
-    }
-}
-
-/// A name as an error shows it: at most [`MAX_NAME`] characters.
-fn name(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).chars().take(MAX_NAME).collect()
+fn named_twice(lock: &[u8]) -> String {
+    format!("ERR lock {} is named twice", name(lock))
 }
 
 /// The part of an error that says which leases are allowed.
 const EXPECTED: &str = "the lease is an integer of milliseconds, 1 or more";
 
-/// How many characters of a name an error shows.
-const MAX_NAME: usize = 256;
+/// How many locks a command names at most.
+pub const MAX_LOCKS: usize = 1_024;
 
 /// A mode as replies and error texts spell it.
 pub fn word(mode: Mode) -> &'static str {

@@ -3,7 +3,7 @@
 use super::docs::{one_of, KEY, READ, WRITE};
 use super::{run, Args, Command, Error, SINCE};
 use crate::core::Mode;
-use crate::ffi::{CommandDocs, Ctx, KeyUse, Reply};
+use crate::ffi::{CommandDocs, Ctx, KeyUse, Keys, Reply};
 
 /// Removes a lock with all its holds and its reservation, of any owner.
 pub struct ForceUnlock;
@@ -17,7 +17,7 @@ impl Command for ForceUnlock {
         flags: "write",
         categories: "write slow dangerous",
         arity: -2,
-        key: KeyUse::Delete,
+        keys: Keys::First(KeyUse::Delete),
         args: &[KEY, one_of("mode", &[READ, WRITE])],
     };
 

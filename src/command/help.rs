@@ -2,7 +2,7 @@
 
 use super::docs::syntax;
 use super::{Args, Command, Error, SINCE};
-use crate::ffi::{CommandDocs, Ctx, KeyUse, MainThread, Reply};
+use crate::ffi::{CommandDocs, Ctx, Keys, MainThread, Reply};
 use std::cell::RefCell;
 
 /// The lines of the reply, one for each command.
@@ -25,7 +25,7 @@ impl Command for Help {
         flags: "allow-loading allow-stale fast",
         categories: "fast",
         arity: 1,
-        key: KeyUse::None,
+        keys: Keys::None,
         args: &[],
     };
 

@@ -5,7 +5,7 @@ use super::error::word;
 use super::{run, Args, Command, Error, SINCE};
 use crate::core::{End, Kind, Millis, Want};
 use crate::engine::{Holder, LockInfo, WaiterInfo};
-use crate::ffi::{CommandDocs, Ctx, KeyUse, Reply};
+use crate::ffi::{CommandDocs, Ctx, KeyUse, Keys, Reply};
 
 /// Shows the state of a lock.
 pub struct Inspect;
@@ -22,7 +22,7 @@ impl Command for Inspect {
         flags: "readonly",
         categories: "read slow",
         arity: -2,
-        key: KeyUse::Read,
+        keys: Keys::First(KeyUse::Read),
         args: &[KEY, COUNT],
     };
 
@@ -45,13 +45,14 @@ pub fn count_option(args: &mut Args<'_>) -> Result<usize, Error> {
 
 fn info(info: LockInfo) -> Reply {
     let now = info.now;
-    let (mode, ttl) = match info.mode {
-        Some(mode) => (word(mode), remaining(info.end, now)),
-        None => ("free", Reply::Integer(-2)),
+    let (mode, ttl, held) = match info.mode {
+        Some(mode) => (word(mode), remaining(info.end, now), held(info.held)),
+        None => ("free", Reply::Integer(-2), Reply::Integer(0)),
     };
     Reply::Map(vec![
         ("mode", text(mode)),
         ("ttl", ttl),
+        ("held", held),
         ("holders", Reply::Array(info.holders.into_iter().map(|h| holder(h, now)).collect())),
         ("holders_total", Reply::Integer(info.holders_total as i64)),
         ("waiters", Reply::Array(info.waiters.into_iter().map(waiter).collect())),
@@ -72,29 +73,42 @@ fn holder(holder: Holder, now: Millis) -> Reply {
         ("holds", Reply::Integer(i64::try_from(holder.holds).unwrap_or(i64::MAX))),
         ("ttl", remaining(holder.end, now)),
         ("session", client(holder.session)),
+        ("name", Reply::Bulk(holder.name)),
     ])
 }
 
 fn waiter(waiter: WaiterInfo) -> Reply {
-    let kind = match waiter.want {
-        Want::Upgrade => "upgrade",
-        Want::Read => "read",
-        Want::Write => "write",
-    };
     Reply::Map(vec![
         ("owner", Reply::Bulk(waiter.owner)),
-        ("kind", text(kind)),
+        ("kind", text(kind_of(waiter.want))),
         ("waited", Reply::Integer(waiter.waited)),
         ("timeout", Reply::Integer(waiter.timeout.unwrap_or(0))),
         ("client", client(waiter.client)),
+        ("name", Reply::Bulk(waiter.name)),
+        ("locks", Reply::Integer(waiter.locks as i64)),
     ])
+}
+
+/// What a waiter wants, as replies spell it.
+pub fn kind_of(want: Want) -> &'static str {
+    match want {
+        Want::Upgrade => "upgrade",
+        Want::Read => "read",
+        Want::Write => "write",
+    }
 }
 
 fn client(id: u64) -> Reply {
     Reply::Integer(i64::try_from(id).unwrap_or(0))
 }
 
-fn remaining(end: End, now: Millis) -> Reply {
+/// For how long a held lock has been held. It is 1 at least, because 0 says that the lock is free.
+pub fn held(ms: Option<Millis>) -> Reply {
+    Reply::Integer(ms.map_or(-1, |ms| ms.max(1)))
+}
+
+/// The ms until an end. -1: it never comes.
+pub fn remaining(end: End, now: Millis) -> Reply {
     Reply::Integer(end.remaining(now).unwrap_or(-1))
 }
 

@@ -3,7 +3,7 @@
 use super::docs::COUNT;
 use super::inspect::count_option;
 use super::{run, Args, Command, Error, SINCE};
-use crate::ffi::{CommandDocs, Ctx, KeyUse, Reply};
+use crate::ffi::{CommandDocs, Ctx, Keys, Reply};
 
 /// Lists the locks that have waiters. Locks that the user may not read are left out.
 pub struct Queues;
@@ -17,7 +17,7 @@ impl Command for Queues {
         flags: "readonly",
         categories: "read slow",
         arity: -1,
-        key: KeyUse::None,
+        keys: Keys::None,
         args: &[COUNT],
     };
 

@@ -2,7 +2,7 @@
 
 use super::docs::{KEY, LEASE, OWNER};
 use super::{run, Args, Command, Error, SINCE};
-use crate::ffi::{CommandDocs, Ctx, KeyUse, Reply};
+use crate::ffi::{CommandDocs, Ctx, KeyUse, Keys, Reply};
 
 /// Lengthens the lease of every live hold of an owner.
 pub struct Renew;
@@ -16,7 +16,7 @@ impl Command for Renew {
         flags: "write fast",
         categories: "write fast",
         arity: 4,
-        key: KeyUse::Update,
+        keys: Keys::First(KeyUse::Update),
         args: &[KEY, OWNER, LEASE],
     };
 

@@ -2,7 +2,7 @@
 //! and their replies.
 
 use super::{Args, Error};
-use crate::core::{Token, Want};
+use crate::core::Want;
 use crate::engine::{AcquireRequest, Acquired, Answer};
 use crate::ffi::{Ctx, Reply};
 use crate::server;
@@ -16,7 +16,9 @@ pub fn run(
     render: fn(Answer) -> Reply,
 ) -> Result<Reply, Error> {
     let request = parse(args, want)?;
-    Ok(reply(server::acquire(ctx, &request, render)?))
+    let acquired =
+        server::acquire(ctx, render, |engine, block| engine.acquire(ctx, &request, block))?;
+    Ok(reply(acquired))
 }
 
 fn parse<'a>(mut args: Args<'a>, want: Want) -> Result<AcquireRequest<'a>, Error> {
@@ -53,25 +55,22 @@ fn parse<'a>(mut args: Args<'a>, want: Want) -> Result<AcquireRequest<'a>, Error
 /// The reply to a request that has waited. `command`: the name that an error text may show.
 pub fn answer(answer: Answer, command: &str) -> Reply {
     match answer {
-        Answer::Held(grant) => held(grant.token),
+        Answer::Held(grants) => reply(Acquired::held(&grants)),
         Answer::TimedOut(remaining) => reply(Acquired::Refused(remaining)),
         Answer::Failed(error) => Reply::Error(Error::from(error).text(command)),
     }
 }
 
-/// `OK`; with FENCE an array of `OK` and the token.
-fn held(token: Option<Token>) -> Reply {
-    match token {
-        Some(token) => Reply::Array(vec![Reply::Ok, Reply::Integer(token)]),
-        None => Reply::Ok,
-    }
-}
-
-/// The reply to a request: as in [`held`], or an integer for a refused one. The integer is the
-/// ms until the obstacle ends at the latest; -1: it never ends by itself.
-fn reply(acquired: Acquired) -> Reply {
+/// The reply to a request: `OK`, with FENCE an array of `OK` and the tokens; or an integer for a
+/// refused one. The integer is the ms until the obstacle ends at the latest; -1: it never ends
+/// by itself.
+pub fn reply(acquired: Acquired) -> Reply {
     match acquired {
-        Acquired::Held(token) => held(token),
+        Acquired::Held { tokens, .. } if tokens.is_empty() => Reply::Ok,
+        Acquired::Held { tokens, .. } => {
+            let tokens = tokens.into_iter().map(Reply::Integer);
+            Reply::Array([Reply::Ok].into_iter().chain(tokens).collect())
+        }
         Acquired::Refused(remaining) => Reply::Integer(remaining.unwrap_or(-1)),
         Acquired::Waiting => Reply::Later,
     }

@@ -3,7 +3,7 @@
 use super::docs::{BLOCK, KEY, LEASE, ONCE, OWNER, SESSION};
 use super::{request, Args, Command, Error, SINCE};
 use crate::core::Want;
-use crate::ffi::{CommandDocs, Ctx, KeyUse, Reply};
+use crate::ffi::{CommandDocs, Ctx, KeyUse, Keys, Reply};
 
 /// Takes a read hold.
 pub struct Rlock;
@@ -17,7 +17,7 @@ impl Command for Rlock {
         flags: "write deny-oom blocking",
         categories: "write slow blocking",
         arity: -4,
-        key: KeyUse::Update,
+        keys: Keys::First(KeyUse::Update),
         args: &[KEY, OWNER, LEASE, BLOCK, SESSION, ONCE],
     };
 

@@ -3,7 +3,7 @@
 use super::docs::{one_of, word, KEY, OWNER, READ, WRITE};
 use super::{run, Args, Command, Error, SINCE};
 use crate::core::{Kind, Which};
-use crate::ffi::{Arg, CommandDocs, Ctx, KeyUse, Reply};
+use crate::ffi::{Arg, CommandDocs, Ctx, KeyUse, Keys, Reply};
 
 /// Gives back one hold of an owner, or all of them.
 pub struct Unlock;
@@ -20,7 +20,7 @@ impl Command for Unlock {
         flags: "write fast",
         categories: "write fast",
         arity: -3,
-        key: KeyUse::Delete,
+        keys: Keys::First(KeyUse::Delete),
         args: &[KEY, OWNER, one_of("which", &[READ, WRITE, ALL])],
     };
 

@@ -3,7 +3,7 @@
 use super::docs::{BLOCK, FENCE, KEY, LEASE, ONCE, OWNER, SESSION};
 use super::{request, Args, Command, Error, SINCE};
 use crate::core::Want;
-use crate::ffi::{CommandDocs, Ctx, KeyUse, Reply};
+use crate::ffi::{CommandDocs, Ctx, KeyUse, Keys, Reply};
 
 /// Gives the only reader of a lock a write hold, in one step.
 pub struct Upgrade;
@@ -17,7 +17,7 @@ impl Command for Upgrade {
         flags: "write deny-oom blocking",
         categories: "write slow blocking",
         arity: -4,
-        key: KeyUse::Update,
+        keys: Keys::First(KeyUse::Update),
         args: &[KEY, OWNER, LEASE, BLOCK, SESSION, ONCE, FENCE],
     };
 

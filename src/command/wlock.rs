@@ -3,7 +3,7 @@
 use super::docs::{BLOCK, FENCE, KEY, LEASE, ONCE, OWNER, RESERVE, SESSION};
 use super::{request, Args, Command, Error, SINCE};
 use crate::core::Want;
-use crate::ffi::{CommandDocs, Ctx, KeyUse, Reply};
+use crate::ffi::{CommandDocs, Ctx, KeyUse, Keys, Reply};
 
 /// Takes a write hold.
 pub struct Wlock;
@@ -17,7 +17,7 @@ impl Command for Wlock {
         flags: "write deny-oom blocking",
         categories: "write slow blocking",
         arity: -4,
-        key: KeyUse::Update,
+        keys: Keys::First(KeyUse::Update),
         args: &[KEY, OWNER, LEASE, BLOCK, SESSION, ONCE, FENCE, RESERVE],
     };
 

@@ -6,6 +6,7 @@
 mod acquire;
 mod announce;
 mod fence;
+mod hot_locks;
 mod limits;
 mod lock;
 mod release;
@@ -22,6 +23,7 @@ pub use acquire::{
 };
 pub use announce::{announcement, Announcement};
 pub use fence::{token, LastToken, Token};
+pub use hot_locks::{Event, EventEnd, Figures, HotLocks};
 pub use limits::{TooMany, MAX_READS};
 pub use lock::{Ends, Holds, Kind, Lock, Mode, Others};
 pub use release::{kind_to_release, release, NotHeld, Which};
@@ -29,4 +31,4 @@ pub use renew::renew;
 pub use request::{decide, lets_others_in, reservation, Terms};
 pub use room::give_room_back;
 pub use time::{End, Millis};
-pub use wait::{OwnerId, Policy, WaiterId, Want};
+pub use wait::{Joint, OwnerId, Policy, WaiterId, Want};

@@ -6,15 +6,33 @@ use super::tracking::GivenUp;
 use super::transaction::LockTxn;
 use super::{end_of, Engine, Error};
 use crate::core::{
-    self, End, Lock, Millis, Refusal, RequestError, Reservation, Verdict, WaiterId, Want,
+    self, End, Joint, Lock, Millis, Refusal, RequestError, Reservation, Token, Verdict, WaiterId,
+    Want,
 };
 use crate::ffi::{Ctx, Str};
-use crate::store::{Owner, ReadScope, Reserved, Store, What};
+use crate::store::{Owner, ReadScope, Reserved, Snapshot, Store, What};
 
 /// The result of one try to acquire a hold.
 pub(super) enum Outcome {
     Granted(Grant),
     Refused(Refused),
+}
+
+/// The decision about a request. Nothing is written yet.
+pub(super) enum Decision {
+    Granted(Plan),
+    Refused(Refused, Snapshot),
+}
+
+/// A request that is to be granted.
+pub(super) struct Plan {
+    pub snapshot: Snapshot,
+    /// The lock after the grant.
+    pub after: Lock,
+    reservation: Reservation,
+    /// The read hold that ONCE lengthens.
+    once_rank: Option<usize>,
+    token: Option<Token>,
 }
 
 /// A refused request and the reason for the refusal.
@@ -90,19 +108,19 @@ impl LockTxn<'_, '_> {
             return Err(Error::InvalidTimeout);
         }
         let AcquireRequest { want, lease, once, fence, .. } = *request;
-        let terms = Terms { want, lease, once, fence, session };
-        let refused = match self.try_acquire(owner, terms, TriedFor::NewRequest)? {
+        let terms = Terms { lease, once, fence, session };
+        let refused = match self.try_acquire(owner, want, terms, TriedFor::NewRequest(Joint::No))? {
             Outcome::Granted(grant) => {
                 self.serve_holder(owner.bytes());
                 if core::lets_others_in(want, self.engine.settings.policy) {
                     self.serve();
                 }
-                return Ok(Acquired::Held(grant.token));
+                return Ok(Acquired::held(&[grant]));
             }
             Outcome::Refused(refused) => refused,
         };
         if request.block.is_some() && self.store.ctx().situation().may_block {
-            return self.wait(owner, terms, timeout, refused, block);
+            return self.wait(owner, want, terms, timeout, refused, block);
         }
         if let Some(end) = reserve {
             if self.engine.waits.may_reserve(&self.store.lock(), refused.reservation) {
@@ -116,14 +134,34 @@ impl LockTxn<'_, '_> {
     pub fn try_acquire(
         &mut self,
         owner: &Owner<'_>,
+        want: Want,
         terms: Terms,
         tried_for: TriedFor,
     ) -> Result<Outcome, Error> {
+        match self.decide(owner, want, terms, tried_for)? {
+            Decision::Granted(plan) => {
+                Ok(Outcome::Granted(self.carry_out(owner, want, terms, &plan)?))
+            }
+            Decision::Refused(refused, snapshot) => {
+                self.commit(&snapshot, owner, &snapshot.lock)?;
+                Ok(Outcome::Refused(refused))
+            }
+        }
+    }
+
+    /// Takes a snapshot and asks the rules.
+    pub fn decide(
+        &mut self,
+        owner: &Owner<'_>,
+        want: Want,
+        terms: Terms,
+        tried_for: TriedFor,
+    ) -> Result<Decision, Error> {
         let lease = end_of(self.store, terms.lease)?;
-        let scope = if terms.want == Want::Upgrade { ReadScope::Presence } else { ReadScope::Mode };
+        let scope = if want == Want::Upgrade { ReadScope::Presence } else { ReadScope::Mode };
         let snapshot = self.snapshot(owner, scope)?;
         let lock = &snapshot.lock;
-        let reserved = match terms.want {
+        let reserved = match want {
             // A reservation does not stop an owner that already has a hold, and a read does not
             // consume it.
             Want::Read if !lock.own.is_empty() => None,
@@ -133,16 +171,16 @@ impl LockTxn<'_, '_> {
             Want::Read | Want::Write => self.store.reservation()?,
         };
         let reserved_by = reserved.as_ref().map(|reserved| reserved.owner.as_slice());
-        let (want, policy) = (terms.want, self.engine.settings.policy);
+        let policy = self.engine.settings.policy;
         let reservation = core::reservation(reserved_by, owner.bytes(), want, lock, policy);
-        let is_behind = tried_for == TriedFor::NewRequest
-            && self.engine.waits.holds_up(
-                &self.store.lock(),
-                lock,
-                owner.bytes(),
-                want,
-                reservation,
-            );
+        let (waits, here) = (&self.engine.waits, self.store.lock());
+        let is_behind = match tried_for {
+            TriedFor::NewRequest(joint) => {
+                waits.holds_up(&here, lock, owner.bytes(), (want, joint), reservation)
+            }
+            TriedFor::Waiter => false,
+            TriedFor::JointWaiter(id) => waits.holds_up_waiter(&here, lock, id, want, reserved_by),
+        };
         let once_rank = self.engine.once_rank(self.store, &snapshot, owner.bytes(), terms);
         let decided = core::Terms { lease, once: terms.once, meant: once_rank };
         let verdict = match core::decide(lock, want, decided, reservation, is_behind) {
@@ -151,47 +189,56 @@ impl LockTxn<'_, '_> {
         };
         match verdict {
             Verdict::Granted(after) => {
-                let token = terms
-                    .fence
+                // Only write holds have tokens.
+                let token = (terms.fence && want != Want::Read)
                     .then(|| self.engine.next_token(self.store, &snapshot, owner))
                     .transpose()?;
-                self.commit(&snapshot, owner, &after)?;
-                if let Some(token) = token {
-                    self.engine.store_token(self.store, owner, token);
-                } else if terms.want != Want::Read && snapshot.lock.own.writes == 0 {
-                    // The last writer may have ended without an event. Its token must not go to
-                    // this writer.
-                    self.engine.forget_token(self.store);
-                }
-                if terms.want != Want::Read && reservation == Reservation::Own {
-                    self.store.consume_reservation();
-                }
-                self.store.notice(What::Acquired);
-                let grant = self
-                    .engine
-                    .record_grant(self.store, &snapshot, owner, &after, terms, once_rank);
-                Ok(Outcome::Granted(Grant { token, ..grant }))
+                Ok(Decision::Granted(Plan { snapshot, after, reservation, once_rank, token }))
             }
             Verdict::Refused(refusal) => {
-                self.commit(&snapshot, owner, lock)?;
-                Ok(Outcome::Refused(Refused {
-                    lock: snapshot.lock,
-                    refusal,
-                    reserved,
-                    reservation,
-                }))
+                let lock = snapshot.lock.clone();
+                let refused = Refused { lock, refusal, reserved, reservation };
+                Ok(Decision::Refused(refused, snapshot))
             }
         }
     }
+
+    /// Writes the lock as it is after the grant.
+    pub fn carry_out(
+        &mut self,
+        owner: &Owner<'_>,
+        want: Want,
+        terms: Terms,
+        plan: &Plan,
+    ) -> Result<Grant, Error> {
+        let Plan { snapshot, after, reservation, once_rank, token } = plan;
+        self.commit(snapshot, owner, after)?;
+        if let Some(token) = *token {
+            self.engine.store_token(self.store, owner, token);
+        } else if want != Want::Read && snapshot.lock.own.writes == 0 {
+            // The last writer may have ended without an event. Its token must not go to this
+            // writer.
+            self.engine.forget_token(self.store);
+        }
+        if want != Want::Read && *reservation == Reservation::Own {
+            self.store.consume_reservation();
+        }
+        self.store.notice(What::Acquired);
+        let (engine, store) = (&mut *self.engine, &*self.store);
+        let grant = engine.record_grant(store, snapshot, owner, after, (want, terms), *once_rank);
+        Ok(Grant { token: *token, ..grant })
+    }
 }
 
-/// Which kind of request [`LockTxn::try_acquire`] tries.
+/// Which kind of request is decided.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum TriedFor {
     /// A new request: the waiters of the lock may hold it up.
-    NewRequest,
+    NewRequest(Joint),
     /// A waiter whose turn it is: it is not held up.
     Waiter,
+    /// A joint waiter. It is its turn in one of its queues, and it may be held up in others.
+    JointWaiter(WaiterId),
 }
 
 impl Refused {
@@ -212,7 +259,7 @@ impl Refused {
 }
 
 /// The id of the client for a session hold. Fails in a script and without a client.
-fn session_client(ctx: Ctx<'_>) -> Result<u64, Error> {
+pub(super) fn session_client(ctx: Ctx<'_>) -> Result<u64, Error> {
     match ctx.client_id() {
         Some(client) if !ctx.situation().script => Ok(client),
         _ => Err(Error::NoSession),

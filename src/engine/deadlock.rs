@@ -29,7 +29,7 @@ impl Engine {
     }
 
     /// The holders of a lock, for the search for circles. A lock that cannot be read counts as
-    /// free. `opened` is the store that is open already; it is used if it is this lock's.
+    /// free. `opened`: the lock, if it is open already.
     pub(super) fn holding(
         &self,
         ctx: Ctx<'_>,
@@ -50,7 +50,7 @@ impl Engine {
                 waiting,
             })
         };
-        if let Some(store) = opened.filter(|store| store.lock() == lock.get()) {
+        if let Some(store) = opened {
             return read(store).unwrap_or_default();
         }
         let key = Text::new(&lock.name);
@@ -58,12 +58,28 @@ impl Engine {
         store.and_then(|store| read(&store)).unwrap_or_default()
     }
 
-    /// The holders of a lock that are also waiters of any lock. If the writer that the queue
-    /// remembers still holds the lock alone, the answer is immediate. Otherwise this checks the
-    /// shorter list: all waiting owners, or all holders of the lock.
+    /// Whether an owner has a live hold on a lock. A lock that cannot be read counts as free.
+    pub(super) fn is_holder(
+        &self,
+        ctx: Ctx<'_>,
+        opened: Option<&Store<'_>>,
+        lock: &LockId,
+        owner: &OwnerId,
+    ) -> bool {
+        if let Some(store) = opened {
+            return store.is_held_by(owner).unwrap_or(false);
+        }
+        let key = Text::new(&lock.name);
+        let store = Store::open(ctx.in_db(lock.db), &key, Access::Read);
+        store.and_then(|store| store.is_held_by(owner)).unwrap_or(false)
+    }
+
+    /// The holders of a lock that are also waiters of any lock. If the queue knows the only
+    /// holder, the answer is immediate. Otherwise this checks the shorter list: all waiting
+    /// owners, or all holders of the lock.
     pub(super) fn waiting_among(&self, store: &Store<'_>) -> Result<Vec<OwnerId>, store::Error> {
         let queue = self.waits.queue(&store.lock());
-        if let Some(writer) = queue.and_then(|queue| queue.writer.as_ref()) {
+        if let Some(writer) = queue.and_then(|queue| queue.only_holder()) {
             if store.has_sole_writer(writer)? {
                 return Ok(self.waits.owner(writer).into_iter().cloned().collect());
             }
@@ -97,5 +113,9 @@ impl Holders for ClosedLocks<'_, '_> {
 
     fn holding(&self, lock: &LockId) -> Holding {
         self.engine.holding(self.ctx, None, lock)
+    }
+
+    fn is_holder(&self, lock: &LockId, owner: &OwnerId) -> bool {
+        self.engine.is_holder(self.ctx, None, lock, owner)
     }
 }

@@ -1,8 +1,10 @@
 //! Answers to waiters: queued, in flight, delivered or lost.
 
-use super::state::{Answer, Delivery, Grant, InFlight, Steady, Tracked, TrackedId, Waiter};
+use super::state::{
+    Answer, Delivery, Grant, Grants, InFlight, LockId, Tracked, TrackedId, WaitEnd, Waiter,
+};
 use super::Engine;
-use crate::core::WaiterId;
+use crate::core::{OwnerId, WaiterId};
 use crate::ffi::{Ctx, Version};
 
 impl Engine {
@@ -10,13 +12,15 @@ impl Engine {
     /// wait list already.
     pub(super) fn answer(&mut self, id: WaiterId, waiter: Waiter, mut answer: Answer) {
         self.cancel_timer(id, &waiter);
-        let kind = answer.kind();
-        let mut granted = None;
-        if let Answer::Held(grant) = &mut answer {
-            self.track_answer(grant, &waiter);
-            granted = Some(*grant);
+        let end = answer.end();
+        let mut granted = Grants::new();
+        if let Answer::Held(grants) = &mut answer {
+            for (grant, place) in grants.iter_mut().zip(&waiter.places) {
+                self.track_answer(grant, &place.lock, &waiter.owner);
+            }
+            granted = grants.clone();
         }
-        self.deliveries.add(id, answer, InFlight { waiter, grant: granted, kind });
+        self.deliveries.add(id, answer, InFlight { waiter, grants: granted, end });
     }
 
     /// Whether there are answers to send.
@@ -32,10 +36,10 @@ impl Engine {
     /// The server reports what became of an answer. It is `delivered`, or it is lost.
     pub fn answered(&mut self, ctx: Ctx<'_>, id: WaiterId, delivered: bool) {
         if let Some(in_flight) = self.deliveries.remove(id) {
+            let end = if delivered { &in_flight.end } else { &WaitEnd::Lost };
+            self.wait_is_over(ctx, &in_flight.waiter, end);
             if delivered {
-                let waited = Steady::now(ctx).since(in_flight.waiter.request.since);
-                self.statistics.delivered(in_flight.kind, waited);
-                self.confirm(in_flight.grant);
+                in_flight.grants.iter().for_each(|grant| self.confirm(grant));
             } else {
                 // Before 7.2, CLIENT UNBLOCK in this moment leaves the client without a reply. The
                 // client would take the reply to its next command for this one. So its connection
@@ -50,13 +54,12 @@ impl Engine {
     }
 
     /// Tracks the hold of a granted waiter until its answer is delivered.
-    pub(super) fn track_answer(&mut self, grant: &mut Grant, waiter: &Waiter) {
+    pub(super) fn track_answer(&mut self, grant: &mut Grant, lock: &LockId, owner: &OwnerId) {
         match grant.tracked {
             Some(id) if grant.is_new => self.tracked.set_delivery(id, Delivery::InFlight),
             Some(id) => self.tracked.set_delivery(id, Delivery::ReliedOn),
             None if grant.is_new => {
-                let (lock, owner) = (waiter.lock().clone(), waiter.owner.clone());
-                let id = self.tracked.add(lock, owner, grant.hold);
+                let id = self.tracked.add(lock.clone(), owner.clone(), grant.hold);
                 self.tracked.set_delivery(id, Delivery::InFlight);
                 grant.tracked = Some(id);
             }
@@ -65,21 +68,24 @@ impl Engine {
     }
 
     /// The answer was delivered: the hold needs no tracking for it any more.
-    pub(super) fn confirm(&mut self, grant: Option<Grant>) {
-        if let Some(id) = grant.and_then(|grant| grant.tracked) {
+    pub(super) fn confirm(&mut self, grant: &Grant) {
+        if let Some(id) = grant.tracked {
             self.tracked.set_delivery(id, Delivery::Delivered);
             self.untrack_if_plain(id);
         }
     }
 
-    /// The answer was lost. A new hold is returned, unless it has ended or another request relies
+    /// The answer was lost. A new hold that it granted is returned, unless it has ended or another request relies
     /// on it. A hold that stays must not be bound to a connection that got another answer, so the
     /// binding goes. A connection that is closing keeps its binding: its close returns the hold.
     pub(super) fn undelivered(&mut self, in_flight: &InFlight, is_closing: bool) {
-        let Some(id) = in_flight.grant.and_then(|grant| grant.tracked) else {
-            return;
-        };
         let client = in_flight.waiter.request.client;
+        for id in in_flight.grants.iter().filter_map(|grant| grant.tracked) {
+            self.not_confirmed(id, client, is_closing);
+        }
+    }
+
+    fn not_confirmed(&mut self, id: TrackedId, client: u64, is_closing: bool) {
         let Some(tracked) = self.tracked.get(id) else {
             return;
         };

@@ -1,6 +1,7 @@
 //! Runs what is due: timers, returns of holds, the sweep and the retries.
 
 use super::intervals;
+use super::open_locks::OpenNames;
 use super::pass::Pass;
 use super::state::{Answer, Moment, NextTimer, Timer};
 use super::{Engine, Error};
@@ -47,6 +48,8 @@ impl Engine {
             // Every waiter that can be granted has been granted. The others may form circles.
             self.step(|engine| engine.break_all_circles(ctx, &pass));
         }
+        // Before places change.
+        self.end_released(ctx);
         self.collect_garbage(&pass);
         self.timers.writes_from = match may_write {
             true => Moment::PAST,
@@ -86,17 +89,18 @@ impl Engine {
                 known.set_due(None);
                 let key = Text::new(known.name());
                 let lock = LockRef { db: place.db, name: key.bytes() };
+                let names = OpenNames::default();
                 let opened = Store::open(ctx.in_db(place.db), &key, Access::Write);
                 match opened {
                     Ok(mut store) => {
-                        let _ = self.on_store(&mut store).refresh();
+                        let _ = self.on_store(&mut store, &names).refresh();
                     }
                     Err(error) if error.is_unserved() => {
                         self.handle_unserved(ctx.in_db(place.db), &key, error);
                     }
                     // The name is not one that a lock can have.
                     Err(_) => {
-                        self.forget_mode(lock);
+                        self.memory.lose(lock);
                         self.forget_if_idle(lock);
                     }
                 }

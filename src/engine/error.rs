@@ -30,12 +30,50 @@ pub enum Error {
     /// A complete error line for a waiter that this server cannot serve any more: MOVED,
     /// CLUSTERDOWN or UNBLOCKED.
     Elsewhere(String),
+    /// Only a primary can tell, and this server is a replica.
+    Replica,
     /// The module is being unloaded.
     Stopped,
     /// Another module called a command from a key event in the middle of the engine's own work.
     Busy,
     /// A panic ended the request. The server's log has the message of the panic.
     Internal,
+}
+
+/// How many characters of a name an error shows.
+const MAX_NAME: usize = 256;
+
+/// A name as an error shows it.
+pub fn name(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).chars().take(MAX_NAME).collect()
+}
+
+impl Error {
+    /// Whether it counts as a deadlock.
+    pub fn is_deadlock(&self) -> bool {
+        matches!(self, Error::Deadlock(_) | Error::OtherUpgrade(_))
+    }
+
+    /// Who waits for whom, if it counts as a deadlock.
+    pub fn circle(&self) -> Option<String> {
+        match self {
+            Error::Deadlock(owners) => Some(circle(owners)),
+            Error::OtherUpgrade(owner) => {
+                Some(format!("{} waits to upgrade and each would wait for the other", name(owner)))
+            }
+            _ => None,
+        }
+    }
+}
+
+fn circle(owners: &[OwnerId]) -> String {
+    if let [owner] = owners {
+        return format!("{} reads this lock and would wait for itself", name(owner));
+    }
+    let next = owners.iter().cycle().skip(1);
+    let waits =
+        |(owner, next): (&OwnerId, &OwnerId)| format!("{} waits for {}", name(owner), name(next));
+    owners.iter().zip(next).map(waits).collect::<Vec<_>>().join(", ")
 }
 
 impl From<store::Error> for Error {

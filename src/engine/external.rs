@@ -48,10 +48,11 @@ impl Engine {
             Change::Expiry(db, key) => self.note_key(db, &key),
             Change::Lapsed(db, key) => {
                 // A script may acquire the lock before its next refresh. So the token and the
-                // tracked holds end now.
+                // tracked holds end now, and the refresh does not take such a hold for the old one.
                 let lock = LockRef { db, name: &key };
                 if let Some(known) = self.memory.get_mut(lock) {
                     known.forget_token();
+                    known.needs_refresh = true;
                 }
                 self.untrack_lock(lock);
                 self.untrack_hold_of(db, &key);
@@ -160,15 +161,7 @@ impl Engine {
         let lock = LockRef { db, name: key };
         self.untrack_lock(lock);
         self.untrack_hold_of(db, key);
-        self.forget_mode(lock);
-    }
-
-    /// Forgets the mode and the token of a lock, because another owner may hold it now.
-    pub(super) fn forget_mode(&mut self, lock: LockRef<'_>) {
-        if let Some(known) = self.memory.get_mut(lock) {
-            known.mode = None;
-            known.forget_token();
-        }
+        self.memory.forget_mode(lock);
     }
 
     /// Moves what is known of a lock with its hash. Its timeout keys stay behind, so its read holds
@@ -177,8 +170,8 @@ impl Engine {
     fn note_moved(&mut self, (db, key): (i32, Vec<u8>), (to_db, to_key): (i32, Vec<u8>)) {
         let (from, to) = (LockRef { db, name: &key }, LockRef { db: to_db, name: &to_key });
         let known = self.memory.get(from);
-        let moved =
-            known.map(|known| (known.mode, known.holds, known.due(), known.last_owner().cloned()));
+        let moved = known
+            .map(|known| (known.mode(), known.holds, known.due(), known.last_owner().cloned()));
         self.note_replaced(to_db, &to_key);
         self.tracked.relocate([(LockId::from(from), LockId::from(to))]);
         self.note_replaced(db, &key);
@@ -187,8 +180,8 @@ impl Engine {
         if self.tracked.has(to) || self.memory.get(to).is_some() {
             self.schedule_changed(to);
         } else if let Some((Some(mode), holds, due, last)) = moved {
-            let (place, known) = self.memory.entry(to);
-            (known.mode, known.holds, known.needs_refresh) = (Some(mode), holds, true);
+            let (place, known, _) = self.memory.set_mode(to, Some(mode));
+            (known.holds, known.needs_refresh) = (holds, true);
             known.set_last_owner(last);
             let due = due.filter(|_| mode == Mode::Write);
             set_timer(&mut self.timers, place, known, due);
@@ -229,9 +222,6 @@ impl Engine {
         let locks: Vec<LockId> =
             self.waits.locks().filter(|lock| is_meant(lock)).cloned().collect();
         for lock in locks {
-            if let Some(queue) = self.waits.queue_mut(&lock) {
-                queue.writer = None;
-            }
             self.schedule_changed(lock.get());
         }
     }

@@ -1,6 +1,6 @@
 //! INSPECT, QUEUES and the counts for INFO. They change nothing.
 
-use super::state::{LockId, Steady, WaitRequest};
+use super::state::{self, LockId, Steady, WaitRequest};
 use super::{Engine, Error};
 use crate::core::{End, Kind, Millis, Mode, WaiterId, Want};
 use crate::ffi::{Access, Ctx, Str};
@@ -12,6 +12,8 @@ pub struct LockInfo {
     pub mode: Option<Mode>,
     /// The end of the lock. Only meaningful while it is held.
     pub end: End,
+    /// For how many ms the lock has been held. Only meaningful while it is held. None: unknown.
+    pub held: Option<Millis>,
     /// The first holders, as many as were asked for. Each owner has one entry per kind of hold.
     pub holders: Vec<Holder>,
     /// The number of entries of all holders.
@@ -38,6 +40,8 @@ pub struct Holder {
     pub end: End,
     /// The id of a client that one of the holds is bound to. 0: none is bound.
     pub session: u64,
+    /// The name of that client's connection. Empty: none.
+    pub name: Vec<u8>,
 }
 
 /// A waiter, as INSPECT shows it.
@@ -51,6 +55,10 @@ pub struct WaiterInfo {
     pub timeout: Option<Millis>,
     /// The id of its client.
     pub client: u64,
+    /// The name of the client's connection. Empty: none.
+    pub name: Vec<u8>,
+    /// The number of locks that it waits for.
+    pub locks: usize,
 }
 
 /// The queue of one lock, as QUEUES shows it.
@@ -77,18 +85,22 @@ impl Engine {
         let holder = |entry: Entry| {
             let mut holder = holder(entry, end);
             holder.session = self.session_of(store.lock(), &holder.owner, holder.kind);
+            if holder.session != 0 {
+                holder.name = ctx.client_name(holder.session);
+            }
             holder
         };
         Ok(LockInfo {
             mode: mode(&entries),
             end,
+            held: self.held(ctx, store.lock()).and_then(state::Held::exactly),
             holders_total: entries.len(),
             holders: entries.into_iter().take(count).map(holder).collect(),
             waiters_total: in_order.len(),
             waiters: in_order
                 .iter()
                 .take(count)
-                .filter_map(|(id, ..)| self.waiter(*id, now))
+                .filter_map(|(id, want, _)| self.waiter(ctx, *id, *want, now))
                 .collect(),
             reserved,
             fence: store.last_token()?,
@@ -117,15 +129,17 @@ impl Engine {
         queues.into_iter().filter(|queue| user.may_read(&queue.name)).take(count).collect()
     }
 
-    fn waiter(&self, id: WaiterId, now: Steady) -> Option<WaiterInfo> {
+    fn waiter(&self, ctx: Ctx<'_>, id: WaiterId, want: Want, now: Steady) -> Option<WaiterInfo> {
         let waiter = self.waits.get(id)?;
         let WaitRequest { since, until, client, .. } = waiter.request;
         Some(WaiterInfo {
             owner: waiter.owner.to_vec(),
-            want: waiter.want(),
+            want,
             waited: now.since(since),
             timeout: until.map(|(until, _)| until.since(now).max(1)),
             client,
+            name: ctx.client_name(client),
+            locks: waiter.places.len(),
         })
     }
 }
@@ -146,9 +160,10 @@ fn holder(Entry { owner, held }: Entry, lock_end: End) -> Holder {
             holds: ends.len() as u64,
             end: ends.into_iter().max().unwrap_or(lock_end),
             session: 0,
+            name: Vec::new(),
         },
         Held::Writes(holds) => {
-            Holder { owner, kind: Kind::Write, holds, end: lock_end, session: 0 }
+            Holder { owner, kind: Kind::Write, holds, end: lock_end, session: 0, name: Vec::new() }
         }
     }
 }

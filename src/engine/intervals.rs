@@ -7,6 +7,11 @@ use crate::store::Store;
 /// have come just before.
 pub(super) const AFTER_WAIT_BEGAN: Millis = 50;
 
+/// How long before a lock lapses it is read, so that the log can name its owner. Much longer than
+/// the server's timers are late, also on a busy machine. Of a shorter lease the owner is noted with
+/// the grant.
+pub(super) const BEFORE_LAPSE: Millis = 100;
+
 /// The check of a lock with waiters. No event reports an overwritten key or a slot that moves.
 const QUEUE: Millis = 1_000;
 

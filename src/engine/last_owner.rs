@@ -1,8 +1,12 @@
-//! The last-expiring owner of a lock. When a lock lapses, its keys are gone. The announcement,
-//! where it names owners, names this owner.
+//! The last-expiring owner of a lock. When a lock lapses, its keys are gone. The log names this
+//! owner, and so does the announcement where it names owners.
+//!
+//! For the log a lock is read just before it ends: so the owner is remembered only for the few
+//! locks that lapse.
 
+use super::intervals::BEFORE_LAPSE;
 use super::Engine;
-use crate::core::{End, Lock, Mode, OwnerId};
+use crate::core::{End, Lock, Millis, Mode, OwnerId};
 use crate::store::Store;
 
 impl Engine {
@@ -14,9 +18,28 @@ impl Engine {
         self.memory.get(store.lock())?.last_owner().cloned()
     }
 
+    /// Whether a lock with this end has just been read because it will lapse soon.
+    fn is_read_for_log(&self, store: &Store<'_>, end: End) -> bool {
+        match end {
+            End::At(at) => self.logs() && at <= store.now() + BEFORE_LAPSE,
+            End::Never => false,
+        }
+    }
+
+    /// When a lock is to be refreshed, one of whose holds ends at `end`: then, or just before, so
+    /// that the log can name the owner.
+    pub(super) fn before_lapse(&self, store: &Store<'_>, end: Millis) -> Millis {
+        let before = end - BEFORE_LAPSE;
+        if self.logs() && before > store.now() {
+            before
+        } else {
+            end
+        }
+    }
+
     /// Updates the last-expiring owner after a commit. `lock` is the new lock as `owner` sees it.
     pub(super) fn remember_last_owner(&mut self, store: &Store<'_>, owner: &[u8], lock: &Lock) {
-        if !self.settings.events.names_owners() {
+        if !self.settings.events.names_owners() && !self.is_read_for_log(store, lock.end) {
             return;
         }
         let Some(known) = self.memory.get_mut(store.lock()) else {

@@ -13,9 +13,15 @@ mod error;
 mod external;
 mod fence;
 mod garbage;
+mod held;
+mod hot_locks;
 mod inspect;
 mod intervals;
+mod joint;
 mod last_owner;
+mod listing;
+mod log;
+mod open_locks;
 mod pass;
 mod readers;
 mod recovery;
@@ -34,19 +40,22 @@ mod tracking;
 mod transaction;
 mod unserved;
 mod wait;
+mod wait_over;
 
-pub use error::Error;
+pub use error::{name, Error};
 pub use external::Change;
+pub use hot_locks::HotLockInfo;
 pub use inspect::{Holder, LockInfo, QueueLength, WaiterInfo};
-pub use request::{AcquireRequest, Acquired};
-pub use state::{Answer, Moment, Progress, Settings, Statistics};
+pub use listing::{ListRequest, Listed};
+pub use request::{AcquireRequest, Acquired, JointRequest};
+pub use state::{Answer, Cut, Event, LogEntry, Moment, Progress, Record, Settings, Statistics};
 
 use crate::core::wait::WaitList;
-use crate::core::{End, Millis};
+use crate::core::{End, HotLocks, Millis};
 use crate::store::Store;
 use state::{
-    Clock, Deliveries, Garbage, LockId, Memory, Returns, Sweep, Timers, TrackedHolds, Unserved,
-    WaitRequest,
+    Clock, Deliveries, Garbage, HotLock, Lines, LockId, Log, LongHold, Memory, Released, Returns,
+    Sweep, Timers, TrackedHolds, Unserved, WaitRequest,
 };
 
 /// The use cases and what they remember.
@@ -55,8 +64,15 @@ pub struct Engine {
     settings: Settings,
     /// The statistics for INFO.
     pub statistics: Statistics,
+    log: Log,
+    /// The lines about deadlocks in the server's log.
+    lines: Lines,
     /// What is remembered of each lock.
     memory: Memory,
+    /// The locks that were given back in the present work and have waiters.
+    released: Vec<Released>,
+    /// The locks that were held for long and became free in the present work.
+    long_holds: Vec<LongHold>,
     /// Memory of forgotten locks that is not freed yet.
     garbage: Garbage,
     timers: Timers,
@@ -69,6 +85,8 @@ pub struct Engine {
     returns: Returns,
     sweep: Sweep,
     unserved: Unserved,
+    /// The locks that were waited for longest.
+    hot_locks: HotLocks<HotLock>,
 }
 
 impl Engine {

@@ -81,7 +81,7 @@ impl Engine {
         let Some(known) = self.memory.get_mut(store.lock()) else {
             return;
         };
-        if known.mode != Some(Mode::Read) {
+        if known.mode() != Some(Mode::Read) {
             return;
         }
         if let Ok(all) = store.all_read_ends() {

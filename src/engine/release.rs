@@ -1,9 +1,11 @@
 //! Releases, renews and breaks locks: UNLOCK, RENEW, FORCEUNLOCK.
 
+use super::held::Before;
 use super::schedule::Reschedule;
 use super::tracking::GivenUp;
 use super::transaction::LockTxn;
 use super::{end_of, Engine, Error};
+use crate::core::wait::Holder;
 use crate::core::{self, End, Lock, Millis, Mode, Which};
 use crate::ffi::{Ctx, Str};
 use crate::store::{Forced, Owner, ReadScope, Store, What};
@@ -20,26 +22,9 @@ impl Engine {
     ) -> Result<bool, Error> {
         let owner = Owner::new(owner)?;
         self.on_lock(ctx, key, |txn| {
-            if txn.engine.has_queue(txn.store) {
-                txn.store.await_successor();
-            }
-            let reserved = which == Which::All && is_reserved_by(txn.store, &owner);
-            let after = match txn.give_back(&owner, which) {
-                // The owner has no hold, only a reservation.
-                Err(Error::NotHeld(_)) if reserved => {
-                    txn.snapshot(&owner, ReadScope::Presence)?.lock
-                }
-                after => {
-                    let after = after?;
-                    txn.store.notice(What::Released);
-                    after
-                }
-            };
-            if reserved {
-                txn.store.consume_reservation();
-            }
+            let is_free = txn.release_to_successor(&owner, which)?;
             txn.serve();
-            Ok(after.is_free())
+            Ok(is_free)
         })
     }
 
@@ -52,32 +37,29 @@ impl Engine {
         lease: Millis,
     ) -> Result<(), Error> {
         let owner = Owner::new(owner)?;
-        self.on_lock(ctx, key, |txn| {
-            let lease = end_of(txn.store, lease)?;
-            let snapshot = txn.snapshot(&owner, ReadScope::Mode)?;
-            let after = core::renew(&snapshot.lock, lease);
-            let after = txn.if_held(&snapshot, &owner, after)?;
-            txn.commit(&snapshot, &owner, &after)
-        })
+        self.on_lock(ctx, key, |txn| txn.renew(&owner, lease))
     }
 
     /// Runs FORCEUNLOCK. False if there was nothing to remove.
     pub fn force(&mut self, ctx: Ctx<'_>, key: &Str, only: Option<Mode>) -> Result<bool, Error> {
         self.on_lock(ctx, key, |txn| {
             let last = txn.engine.last_owner(txn.store);
+            let holders = txn.engine.thrown_out(txn.store);
+            let held = txn.engine.held_so_far(txn.store);
             let forced = txn.store.force(only, last.as_deref())?;
             if let Forced::Lock(holds) = forced {
+                txn.engine.log_forced(txn.store, &holders, held);
                 txn.engine.statistics.count_released(holds);
+                txn.engine.waits.queue_changed(&txn.store.lock());
+                txn.engine.waits.set_holder(&txn.store.lock(), Holder::Nobody);
                 txn.store.notice(What::Released);
             }
             if forced != Forced::Nothing {
-                txn.engine.remember(
-                    txn.store,
-                    &Lock::free(),
-                    |_| 0,
-                    End::Never,
-                    Reschedule::Exactly,
-                );
+                let lock = (Before::Held, &Lock::free());
+                txn.engine.remember(txn.store, lock, |_| 0, End::Never, Reschedule::Exactly);
+                if let Some((owner, _)) = holders.first() {
+                    txn.engine.note_last_holder(txn.store.lock(), owner);
+                }
                 txn.serve();
             }
             Ok(forced != Forced::Nothing)
@@ -86,6 +68,41 @@ impl Engine {
 }
 
 impl LockTxn<'_, '_> {
+    /// Like [`LockTxn::release`]. If the lock has waiters, the next writer may take over its hash.
+    pub fn release_to_successor(&mut self, owner: &Owner<'_>, which: Which) -> Result<bool, Error> {
+        if self.engine.has_queue(self.store) {
+            self.store.await_successor();
+        }
+        self.release(owner, which)
+    }
+
+    /// Runs UNLOCK, without serving the queue.
+    fn release(&mut self, owner: &Owner<'_>, which: Which) -> Result<bool, Error> {
+        let reserved = which == Which::All && is_reserved_by(self.store, owner);
+        let after = match self.give_back(owner, which) {
+            // The owner has no hold, only a reservation.
+            Err(Error::NotHeld(_)) if reserved => self.snapshot(owner, ReadScope::Presence)?.lock,
+            after => {
+                let after = after?;
+                self.store.notice(What::Released);
+                after
+            }
+        };
+        if reserved {
+            self.store.consume_reservation();
+        }
+        Ok(after.is_free())
+    }
+
+    /// Runs RENEW. `lease` is in ms.
+    pub fn renew(&mut self, owner: &Owner<'_>, lease: Millis) -> Result<(), Error> {
+        let lease = end_of(self.store, lease)?;
+        let snapshot = self.snapshot(owner, ReadScope::Mode)?;
+        let after = core::renew(&snapshot.lock, lease);
+        let after = self.if_held(&snapshot, owner, after)?;
+        self.commit(&snapshot, owner, &after)
+    }
+
     fn give_back(&mut self, owner: &Owner<'_>, which: Which) -> Result<Lock, Error> {
         let is_tracked = self.engine.tracked.has(self.store.lock());
         let scope = if is_tracked { ReadScope::Ends } else { ReadScope::Release };

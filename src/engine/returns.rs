@@ -1,8 +1,9 @@
 //! Returns holds: those of closed connections, and grants whose answers were lost.
 
 use super::intervals;
+use super::open_locks::OpenNames;
 use super::pass::Pass;
-use super::state::{Delivery, Hold, Session, TrackedId};
+use super::state::{Delivery, Grant, Hold, LockId, Session, TrackedId};
 use super::tracking::GivenUp;
 use super::{Engine, Error};
 use crate::core::{self, Kind, Which};
@@ -15,6 +16,14 @@ impl Engine {
         if self.has_session(client) {
             self.returns.closed_clients.insert(client);
         }
+    }
+
+    /// Has the module return a hold that was granted just now.
+    pub(super) fn return_hold(&mut self, lock: &LockId, owner: &[u8], grant: &Grant) {
+        let add = || self.tracked.add(lock.clone(), owner.into(), grant.hold);
+        let id = grant.tracked.unwrap_or_else(add);
+        self.tracked.set_lost(id, true);
+        self.returns.add(id);
     }
 
     /// Returns holds until none is ready or the pass is over.
@@ -108,8 +117,9 @@ impl Engine {
             return Ok(());
         };
         let (key, name) = (Text::new(&tracked.lock.name), Text::new(&tracked.owner));
+        let names = OpenNames::default();
         let mut store = Store::open(ctx.in_db(tracked.lock.db), &key, Access::Write)?;
-        let mut txn = self.on_store(&mut store);
+        let mut txn = self.on_store(&mut store, &names);
         txn.refresh_if_due();
         let owner = Owner::new(&name)?;
         let snapshot = txn.snapshot(&owner, ReadScope::Ends)?;
@@ -117,6 +127,7 @@ impl Engine {
             return Ok(());
         };
         let is_delivered = tracked.delivery == Delivery::Delivered;
+        let client = tracked.session.map_or(0, |session| session.client);
         let (kind, rank, given_up) = match tracked.hold {
             Hold::Read(number) => match snapshot.rank_of(number) {
                 Some(rank) => (Kind::Read, Some(rank), GivenUp::Read(rank)),
@@ -134,6 +145,7 @@ impl Engine {
         txn.store.notice(What::Released);
         if is_delivered {
             txn.engine.statistics.disconnect_releases += 1;
+            txn.engine.log_session(txn.store, owner.bytes(), kind, client);
         }
         txn.serve();
         Ok(())

@@ -1,19 +1,21 @@
 //! What is remembered of a lock, and when the lock is refreshed.
 
+use super::held::{steady_of, Before};
 use super::intervals;
-use super::state::{Known, Moment, Place, Timer, Timers};
+use super::state::{Known, Moment, Place, Tenure, Timer, Timers};
 use super::Engine;
+use crate::core::wait::Holder;
 use crate::core::{End, Lock, Millis, Mode};
 use crate::store::{LockRef, Store};
 
 impl Engine {
-    /// Updates what is remembered of a lock, and schedules its next refresh. `holds` maps the old
-    /// number of holds to the new one. `earliest` is the first known end among the holds of
-    /// `after`.
+    /// Updates what is remembered of a lock, and schedules its next refresh. `before` and `after`:
+    /// the lock before and after the change. `holds` maps the old number of holds to the new one.
+    /// `earliest` is the first known end among the holds of `after`.
     pub(super) fn remember(
         &mut self,
         store: &Store<'_>,
-        after: &Lock,
+        (before, after): (Before, &Lock),
         holds: impl FnOnce(u64) -> u64,
         earliest: End,
         reschedule: Reschedule,
@@ -25,14 +27,37 @@ impl Engine {
             let Some(place) = self.memory.place(lock) else {
                 return;
             };
-            if !self.has_queue(store) {
+            let has_queue = self.has_queue(store);
+            self.end_tenure(store, place, before, has_queue);
+            if !has_queue {
                 self.forget_at(place);
                 return;
             }
         }
-        let (place, known) = self.memory.entry(lock);
-        known.mode = mode;
-        known.needs_refresh = false;
+        let ends = match (mode, earliest) {
+            (Some(_), End::At(at)) => Some((at, self.before_lapse(store, at))),
+            _ => None,
+        };
+        let keeps_last_owner = self.settings.events.names_owners();
+        let (place, known, mode_before) = self.memory.set_mode(lock, mode);
+        let doubtful = std::mem::take(&mut known.needs_refresh);
+        let goes_on = match before {
+            Before::Held => mode_before.is_some() && !doubtful,
+            // A waiter gets the lock in the step in which it was given back.
+            Before::Free => mode_before.is_none() && !doubtful && known.tenure.is_some(),
+        };
+        let mut ended = None;
+        if mode.is_some() && !goes_on {
+            let now = steady_of(&self.clock, store);
+            ended = known.tenure.until(now);
+            known.tenure = match before {
+                Before::Free => Tenure::taken(now),
+                Before::Held => Tenure::found(now),
+            };
+        }
+        if !keeps_last_owner {
+            known.set_last_owner(None);
+        }
         if mode != Some(Mode::Write) {
             known.forget_token();
         }
@@ -40,15 +65,18 @@ impl Engine {
         if mode != Some(Mode::Read) {
             known.readers = None;
         }
-        let mut due = match (mode, earliest) {
-            (Some(_), End::At(at)) => Some(self.clock.moment_of(at)),
-            _ => None,
-        };
+        // With its readers their names are remembered.
+        let names_are_known = known.readers.is_some();
+        let due = ends.map(|(at, before)| if names_are_known { at } else { before });
+        let mut due = due.map(|at| self.clock.moment_of(at));
         if reschedule == Reschedule::NotLater {
             // A free lock can have a time, too: the end of a reservation or the next retry.
             due = earlier_of(due, known.due());
         }
         set_timer(&mut self.timers, place, known, due);
+        if let Some(held) = ended {
+            self.lock_freed(lock, held);
+        }
         if self.has_queue(store) {
             self.schedule_within(store, intervals::of_queue(self.waits.queue_count(), store, mode));
         }
@@ -95,9 +123,10 @@ impl Engine {
         self.schedule(lock, Moment::PAST);
     }
 
-    /// Schedules a refresh of a lock after an external change. What is remembered of its readers
+    /// Schedules a refresh of a lock after an external change. What is remembered of its holders
     /// and its tracked holds is no longer trusted.
     pub(super) fn schedule_changed(&mut self, lock: LockRef<'_>) {
+        self.waits.set_holder(&lock, Holder::Anybody);
         self.tracked.mark_doubtful(lock);
         let (place, known) = self.memory.entry(lock);
         known.readers = None;

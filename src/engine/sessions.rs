@@ -1,6 +1,7 @@
 //! Renews session holds while their connections are open.
 
 use super::intervals;
+use super::open_locks::OpenNames;
 use super::state::{Hold, Session, Tracked, TrackedId};
 use super::tracking::renewal_interval;
 use super::{Engine, Error};
@@ -24,6 +25,7 @@ impl Engine {
         let now = self.within(ctx, 0);
         let retry_in = |wait| Session { due: now.after(wait), ..session };
         self.bind(id, Some(retry_in(renewal_interval(session.lease))));
+        let names = OpenNames::default();
         let mut store = match Store::open(db, &key, Access::Write) {
             Err(store::Error::TryAgain) => return self.renew_migrating(db, &key, &owner, id),
             Ok(store) if store.may_write() => store,
@@ -39,7 +41,7 @@ impl Engine {
             }
         };
         let lease = super::end_of(&store, session.lease)?;
-        let mut txn = self.on_store(&mut store);
+        let mut txn = self.on_store(&mut store, &names);
         txn.refresh_if_due();
         let snapshot = txn.snapshot(&owner, ReadScope::Mode)?;
         let mut after = snapshot.lock.clone();

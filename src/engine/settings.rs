@@ -15,6 +15,7 @@ impl Engine {
             deadlock_detection: settings.deadlock_detection,
             max_waiters: settings.max_waiters,
         };
+        self.log.shorten(settings.log_max_len);
         store::announce_by(settings.events, settings.cluster_publish);
         if settings.events.names_owners() && !before.events.names_owners() {
             self.memory.forget_last_owners();

@@ -44,9 +44,7 @@ impl Engine {
             SlotOwner::Myself => self.schedule(lock, soon),
             SlotOwner::Unknown if is_here => self.schedule(lock, soon),
             _ => {
-                if let Some(known) = self.memory.get_mut(lock) {
-                    known.mode = None;
-                }
+                self.memory.lose(lock);
                 if !is_here || matches!(owner, SlotOwner::Other(_)) {
                     self.untrack_lock(lock);
                 }

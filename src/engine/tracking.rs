@@ -45,11 +45,11 @@ impl Engine {
         snapshot: &Snapshot,
         owner: &Owner<'_>,
         after: &Lock,
-        terms: Terms,
+        (want, terms): (core::Want, Terms),
         once_rank: Option<usize>,
     ) -> Grant {
         let reads = after.own.reads.len();
-        let (hold, is_new) = match terms.want {
+        let (hold, is_new) = match want {
             core::Want::Read => {
                 let is_new = reads > snapshot.lock.own.reads.len();
                 let rank = once_rank.filter(|_| !is_new).unwrap_or(reads.saturating_sub(1));

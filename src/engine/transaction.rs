@@ -4,11 +4,14 @@
 //! due, takes a snapshot, commits what the rules decide and serves the queue. What outlives this
 //! work is in [`Engine`].
 
+use super::held::Before;
+use super::open_locks::{OpenLocks, OpenNames};
 use super::pass::Pass;
 use super::schedule::Reschedule;
+use super::state::Event;
 use super::tracking::GivenUp;
 use super::{Engine, Error};
-use crate::core::{Announcement, End, Lock, Mode, NotHeld};
+use crate::core::{Announcement, End, Lock, Mode, NotHeld, Want};
 use crate::ffi::{Access, Ctx, Str, Text};
 use crate::store::{self, LockRef, Owner, ReadScope, Snapshot, Store, What};
 
@@ -17,6 +20,8 @@ pub(super) struct LockTxn<'e, 'c> {
     pub engine: &'e mut Engine,
     /// The lock's keys.
     pub store: &'e mut Store<'c>,
+    /// Other locks that stay open.
+    pub open: OpenLocks<'c>,
 }
 
 impl Engine {
@@ -38,18 +43,21 @@ impl Engine {
         if self.returns.has_any() && !ctx.writes_are_paused() {
             self.return_holds_of(ctx, LockRef { db: db.number(), name: key.bytes() });
         }
+        let names = OpenNames::default();
         let mut store = Store::of(db, key, name, Access::Write);
         store.allow();
-        let mut txn = LockTxn { engine: self, store: &mut store };
+        let mut txn = self.on_store(&mut store, &names);
         txn.refresh_if_due();
-        let result = work(&mut txn);
-        store.clear_away();
-        result
+        work(&mut txn)
     }
 
-    /// Begins work on a lock that no command has asked for, such as a refresh by its timer.
-    pub(super) fn on_store<'e, 'c>(&'e mut self, store: &'e mut Store<'c>) -> LockTxn<'e, 'c> {
-        LockTxn { engine: self, store }
+    /// Begins work on an open lock. `names`: new, for this work.
+    pub(super) fn on_store<'e, 'c>(
+        &'e mut self,
+        store: &'e mut Store<'c>,
+        names: &'c OpenNames,
+    ) -> LockTxn<'e, 'c> {
+        LockTxn { engine: self, store, open: OpenLocks::new(names) }
     }
 }
 
@@ -57,20 +65,24 @@ impl LockTxn<'_, '_> {
     /// Refreshes the lock if its time has come, if its key is deleted, or if it exists and nothing
     /// is remembered of it.
     pub fn refresh_if_due(&mut self) {
+        if self.is_due() {
+            // If the key holds no lock, the command itself reports the error.
+            let _ = self.refresh();
+        }
+    }
+
+    /// Whether [`LockTxn::refresh_if_due`] would refresh the lock.
+    pub fn is_due(&self) -> bool {
         let (engine, store) = (&*self.engine, &*self.store);
-        let due = match engine.memory.get(store.lock()) {
+        match engine.memory.get(store.lock()) {
             None => store.exists(),
             // The lock was held but its key does not exist, so it has lapsed. Its timer may be
             // late, for example while writes were paused.
-            Some(known) if known.mode.is_some() && !store.exists() => true,
+            Some(known) if known.mode().is_some() && !store.exists() => true,
             Some(known) if known.needs_refresh => true,
             // The only hold ends with the key, and the key still exists.
             Some(known) if known.has_single_write() && !engine.has_queue(store) => false,
             Some(known) => known.due().is_some_and(|due| engine.clock.moment_of(store.now()) > due),
-        };
-        if due {
-            // If the key holds no lock, the command itself reports the error.
-            let _ = self.refresh();
         }
     }
 
@@ -102,22 +114,40 @@ impl LockTxn<'_, '_> {
         after: &Lock,
         given_up: GivenUp,
     ) -> Result<(), Error> {
-        let LockTxn { engine, store } = self;
+        let LockTxn { engine, store, .. } = self;
         let last = engine.last_owner(store);
         store.commit(snapshot, owner, after, last.as_deref())?;
         let lapsed = snapshot.lapsed();
         if lapsed > 0 || snapshot.has_outlived() {
             store.notice(What::Lapsed);
             engine.statistics.count_lapsed(lapsed);
+            engine.log_lapsed(store, snapshot, owner.bytes());
         }
         engine.follow(store, owner.bytes(), snapshot, after, given_up);
+        if !engine.waits.is_empty() {
+            engine.note_committed(store.lock(), owner.bytes(), after);
+        }
+        if engine.waits.has_joint() {
+            let ended =
+                after.own.is_empty() || after.own.writes == 0 && snapshot.lock.own.writes > 0;
+            if ended {
+                engine.waits.hold_ended(&store.lock(), owner.bytes());
+            }
+            for (reader, _) in snapshot.repaired_readers() {
+                engine.waits.hold_ended(&store.lock(), reader);
+            }
+        }
         if after.mode() == Some(Mode::Read) {
             engine.remember_reader(store, owner.bytes(), &after.own.reads);
         }
         let earliest = after.own.reads.iter().copied().fold(after.end, End::min);
         let replaced = snapshot.lock.own.count().saturating_add(lapsed);
         let holds = |before| after.own.count().saturating_add(before).saturating_sub(replaced);
-        engine.remember(store, after, holds, earliest, Reschedule::NotLater);
+        let before = Before::of(&snapshot.lock);
+        engine.remember(store, (before, after), holds, earliest, Reschedule::NotLater);
+        if after.is_free() {
+            engine.note_last_holder(store.lock(), owner.bytes());
+        }
         engine.remember_last_owner(store, owner.bytes(), after);
         Ok(())
     }
@@ -144,30 +174,29 @@ impl LockTxn<'_, '_> {
             // The full snapshot below handles a free lock and an error.
             if let Some(snapshot) = snapshot.ok().filter(|snapshot| !snapshot.lock.is_free()) {
                 let earliest = earliest.min(snapshot.lock.end);
-                let LockTxn { engine, store } = self;
-                engine.remember(
-                    store,
-                    &snapshot.lock,
-                    |holds| holds,
-                    earliest,
-                    Reschedule::Exactly,
-                );
+                let LockTxn { engine, store, .. } = self;
+                let lock = (Before::Held, &snapshot.lock);
+                engine.remember(store, lock, |holds| holds, earliest, Reschedule::Exactly);
                 self.serve();
                 return Ok(());
             }
         }
-        let LockTxn { engine, store } = self;
+        let LockTxn { engine, store, .. } = self;
         let owner = Owner::nobody();
         let snapshot = match store.snapshot(&owner, ReadScope::Ends) {
             Ok(snapshot) => snapshot,
             Err(error) => {
-                engine.remember(store, &Lock::free(), |_| 0, End::Never, Reschedule::Exactly);
+                let lock = (Before::Free, &Lock::free());
+                engine.remember(store, lock, |_| 0, End::Never, Reschedule::Exactly);
                 engine.fail_queue(store, &Error::Store(error.clone()));
                 return Err(error.into());
             }
         };
         let known = engine.memory.get(store.lock());
-        let before = known.and_then(|known| Some((known.mode?, known.holds)));
+        let before = known.and_then(|known| Some((known.mode()?, known.holds)));
+        let last_seen = known.and_then(|known| {
+            known.last_owner().or_else(|| known.readers.as_ref()?.last_owner()).cloned()
+        });
         let mut after = snapshot.lock.clone();
         if after.mode() == Some(Mode::Read) {
             // Others may have shortened the expiry of the hash below the end of a reader.
@@ -177,12 +206,22 @@ impl LockTxn<'_, '_> {
         store.commit(&snapshot, &owner, &after, last.as_deref())?;
         engine.follow(store, owner.bytes(), &snapshot, &after, GivenUp::Nothing);
         engine.verify_tracked(store);
+        if snapshot.lock.is_free() && before.is_some() {
+            engine.waits.queue_changed(&store.lock());
+        }
+        for (reader, _) in snapshot.repaired_readers() {
+            engine.waits.hold_ended(&store.lock(), reader);
+        }
         engine.statistics.count_lapsed(snapshot.lapsed());
+        engine.log_lapsed(store, &snapshot, owner.bytes());
         if let (false, Some((mode, holds))) = (snapshot.has_hash(), before) {
-            let ended = match mode {
-                Mode::Read => Announcement::ReadFreed,
-                Mode::Write => Announcement::WriteEnded,
+            let (ended, want) = match mode {
+                Mode::Read => (Announcement::ReadFreed, Want::Read),
+                Mode::Write => (Announcement::WriteEnded, Want::Write),
             };
+            let owner = last_seen.as_deref();
+            let held = engine.held_so_far(store);
+            engine.log_ended(store, Event::Lapse, owner, want, held);
             store.announce(Some(ended), last.as_deref().unwrap_or_default());
             engine.statistics.count_lapsed(holds.into());
         }
@@ -190,12 +229,18 @@ impl LockTxn<'_, '_> {
             store.notice(What::Lapsed);
         }
         let earliest = snapshot.earliest.min(after.end);
-        engine.remember(store, &after, |_| snapshot.holds, earliest, Reschedule::Exactly);
+        let lock = (Before::of(&snapshot.lock), &after);
+        engine.remember(store, lock, |_| snapshot.holds, earliest, Reschedule::Exactly);
+        if let (true, Some(last)) = (after.is_free(), &last_seen) {
+            engine.note_last_holder(store.lock(), last);
+        }
         engine.remember_readers(store);
         engine.remember_last_owner(store, owner.bytes(), &after);
-        if engine.has_queue(store) {
+        if self.engine.has_queue(self.store) {
+            self.engine.note_committed(self.store.lock(), owner.bytes(), &after);
+            self.note_holder(&after);
             // External changes (SWAPDB, a script) may have made waiters into holders.
-            for owner in engine.waiting_among(store).unwrap_or_default() {
+            for owner in self.engine.waiting_among(self.store).unwrap_or_default() {
                 self.serve_holder(&owner);
             }
         }

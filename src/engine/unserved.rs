@@ -3,6 +3,7 @@
 //! served or gone. So their holds lapse and are announced on time even if no command names them.
 
 use super::intervals;
+use super::open_locks::OpenNames;
 use super::pass::Pass;
 use super::Engine;
 use crate::ffi::{Access, Ctx, Db, Text};
@@ -39,10 +40,12 @@ impl Engine {
             Err(error) if error.is_unserved() => return Err(error),
             _ => return Ok(()),
         }
-        match Store::open(db, key, Access::Write) {
+        let names = OpenNames::default();
+        let opened = Store::open(db, key, Access::Write);
+        match opened {
             Ok(mut store) => {
                 // An error means that the key is no lock, and no client waits for this result.
-                let _ = self.on_store(&mut store).refresh();
+                let _ = self.on_store(&mut store, &names).refresh();
                 Ok(())
             }
             Err(error) if error.is_unserved() => Err(error),

@@ -3,6 +3,7 @@
 use super::{api, CommandDocs, Ctx, Str, Text};
 use redis_module::raw;
 use std::ffi::{c_int, CString};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::marker::PhantomData;
 
@@ -97,20 +98,27 @@ impl<'a> Ctx<'a> {
         }
     }
 
-    /// The user that runs the command.
-    pub fn user(self) -> User<'a> {
+    /// The name of the user that runs the command; None: there is no user.
+    pub fn user_name(self) -> Option<Text> {
         if !self.has_user() {
-            return User::Anybody;
+            return None;
         }
         // SAFETY: the context lives as long as `self` and has a user, as was asked above. The
         // name that the server makes is the caller's.
-        let found = unsafe {
-            Text::adopt(api!(RedisModule_GetCurrentUserName)(self.raw()))
-                .map(|name| api!(RedisModule_GetModuleUserFromUserName)(name.raw()))
+        unsafe { Text::adopt(api!(RedisModule_GetCurrentUserName)(self.raw())) }
+    }
+
+    /// The user that runs the command.
+    pub fn user(self) -> User<'a> {
+        let Some(name) = self.user_name() else {
+            return User::Anybody;
         };
-        found
-            .filter(|user| !user.is_null())
-            .map_or(User::Nobody, |user| User::Named(Named(user, PhantomData)))
+        // SAFETY: the name is a string.
+        let user = unsafe { api!(RedisModule_GetModuleUserFromUserName)(name.raw()) };
+        match user.is_null() {
+            true => User::Nobody,
+            false => User::Named(Named(user, PhantomData)),
+        }
     }
 
     /// Whether the context has a user. Without one the server would crash when asked for the user's
@@ -148,6 +156,23 @@ impl User<'_> {
             User::Nobody => false,
         }
     }
+
+    /// Whether the user may read a key of which only the beginning is known, whatever follows. To
+    /// find out, this asks for a key that begins like it and ends in a number that nobody can
+    /// guess. So a rule for single names, or for names with a certain end, does not allow it.
+    pub fn may_read_all_from(&self, beginning: &[u8]) -> bool {
+        let end = RandomState::new().build_hasher().finish();
+        self.may_read(&[beginning, format!("{end:016x}").as_bytes()].concat())
+    }
+
+    /// Whether the user may run this command, without regard to keys.
+    pub fn may_run(&self, command: &str) -> bool {
+        match self {
+            User::Anybody => true,
+            User::Named(user) => user.may_run(&Text::new(command.as_bytes())),
+            User::Nobody => false,
+        }
+    }
 }
 
 /// The handle of a user, valid while the command runs.
@@ -160,6 +185,15 @@ impl Named<'_> {
         // outlive the command.
         let status =
             unsafe { api!(RedisModule_ACLCheckKeyPermissions)(self.0, key.raw(), reading) };
+        status == raw::REDISMODULE_OK as c_int
+    }
+
+    fn may_run(&self, command: &Str) -> bool {
+        let mut words = [command.raw()];
+        // SAFETY: as above. The server reads one word, the name of the command. It finds no keys
+        // behind the name, so it checks none.
+        let status =
+            unsafe { api!(RedisModule_ACLCheckCommandPermissions)(self.0, words.as_mut_ptr(), 1) };
         status == raw::REDISMODULE_OK as c_int
     }
 }

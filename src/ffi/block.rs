@@ -28,7 +28,7 @@ pub trait OnBlocked {
 
     /// The client disconnected, or the server answered it with an error. If the module has not
     /// answered it before, the callback must dismiss the [`Blocked`].
-    fn disconnected(id: BlockedId);
+    fn disconnected(ctx: Ctx<'_>, id: BlockedId);
 
     /// The answer with this number was delivered, or could not be. The server has not yet read what
     /// the client sent after its request.
@@ -140,11 +140,14 @@ unsafe extern "C" fn unblocked<H: OnBlocked>(
 }
 
 unsafe extern "C" fn disconnected<H: OnBlocked>(
-    _ctx: *mut raw::RedisModuleCtx,
+    ctx: *mut raw::RedisModuleCtx,
     client: *mut raw::RedisModuleBlockedClient,
 ) {
-    // If this panics, the recovery dismisses the client.
-    let _ = guard::callback(|| H::disconnected(BlockedId(client as usize)));
+    // SAFETY: the server lends us the context for this call.
+    if let Some(ctx) = unsafe { Ctx::new(ctx) } {
+        // If this panics, the recovery dismisses the client.
+        let _ = guard::callback(|| H::disconnected(ctx, BlockedId(client as usize)));
+    }
 }
 
 unsafe extern "C" fn free<H: OnBlocked>(ctx: *mut raw::RedisModuleCtx, answer: *mut c_void) {

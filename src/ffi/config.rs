@@ -14,8 +14,8 @@ use std::ptr::null_mut;
 pub enum ConfigKind {
     /// One of these words. The value is its index, from 0.
     Word(&'static [&'static CStr]),
-    /// A number from 0 to this maximum.
-    Number(i64),
+    /// A number from the first to the second.
+    Number(i64, i64),
     /// No (0) or yes (1).
     YesNo,
 }
@@ -69,20 +69,22 @@ impl Ctx<'_> {
                         )
                     })
                 }
-                ConfigKind::Number(max) => raw::RedisModule_RegisterNumericConfig.map(|register| {
-                    register(
-                        ctx,
-                        name,
-                        default,
-                        flags,
-                        0,
-                        max,
-                        Some(get_long::<C>),
-                        Some(set_long::<C>),
-                        Some(changed::<C>),
-                        data,
-                    )
-                }),
+                ConfigKind::Number(min, max) => {
+                    raw::RedisModule_RegisterNumericConfig.map(|register| {
+                        register(
+                            ctx,
+                            name,
+                            default,
+                            flags,
+                            min,
+                            max,
+                            Some(get_long::<C>),
+                            Some(set_long::<C>),
+                            Some(changed::<C>),
+                            data,
+                        )
+                    })
+                }
                 ConfigKind::YesNo => raw::RedisModule_RegisterBoolConfig.map(|register| {
                     register(
                         ctx,

@@ -1,10 +1,11 @@
 //! The context of a running command.
 
-use super::{api, Str, Text};
+use super::{api, log, Str, Text};
 use redis_module::raw;
-use std::ffi::{c_char, c_int, CStr};
+use std::ffi::{c_char, c_int, c_void, CStr};
 use std::marker::PhantomData;
 use std::ptr::{null_mut, NonNull};
+use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The context that the server lends to a callback, on its main thread and for as long as
@@ -152,11 +153,28 @@ impl<'a> Ctx<'a> {
         }
     }
 
+    /// The name of a client's connection, as CLIENT SETNAME set it. Empty: it has none, or the client
+    /// is gone. Redis before 7.0.3 cannot tell, there it is always empty.
+    pub fn client_name(self, id: u64) -> Vec<u8> {
+        // SAFETY: nothing writes to the pointer after the load. The context lives as long as `self`,
+        // and the reference to the string is the caller's.
+        let name = unsafe {
+            raw::RedisModule_GetClientNameById
+                .and_then(|name_of| Text::adopt(name_of(self.raw(), id)))
+        };
+        name.map_or(Vec::new(), |name| name.bytes().to_vec())
+    }
+
     /// The client among `clients` that called the running script; None: none of them. To be called
     /// only while a script runs. The module API has no function for it, so this reads CLIENT LIST:
     /// it shows memory for arguments only for a client that runs a command, or that has sent a part
     /// of its next command.
     pub fn script_caller(self, clients: &[u64]) -> Option<u64> {
+        caller_in(&self.client_list(clients)?)
+    }
+
+    /// The lines of CLIENT LIST about these clients.
+    fn client_list(self, clients: &[u64]) -> Option<String> {
         let ids: Vec<Text> =
             clients.iter().map(|id| Text::new(id.to_string().as_bytes())).collect();
         let args: Vec<&Str> = ids.iter().map(|id| &**id).collect();
@@ -183,7 +201,7 @@ impl<'a> Ctx<'a> {
             api!(RedisModule_FreeCallReply)(reply);
             lines
         };
-        caller_in(&String::from_utf8_lossy(&lines?))
+        Some(String::from_utf8_lossy(&lines?).into_owned())
     }
 
     /// Closes the connection of a client, if it still exists.
@@ -208,7 +226,44 @@ impl<'a> Ctx<'a> {
 
     /// Writes a line to the server's log, at level `warning`.
     pub fn warn(self, line: &str) {
-        redis_module::logging::log_warning(line);
+        log::write(self.raw(), c"warning", line);
+    }
+
+    /// Writes a line to the server's log, at level `notice`.
+    pub fn notice(self, line: &str) {
+        log::write(self.raw(), c"notice", line);
+    }
+
+    /// The address of a client as CLIENT LIST shows it; None: the server has no such client.
+    ///
+    /// Valkey 9.1 also finds the clients of scripts and modules by their ids. They have no
+    /// connection, and the server would crash when asked for its address. So there this reads
+    /// CLIENT LIST, which leaves them out and takes some µs.
+    pub fn client_address(self, id: u64) -> Option<String> {
+        if finds_clients_without_connection() {
+            let lines = self.client_list(&[id])?;
+            return field(lines.lines().next()?, "addr").map(str::to_owned);
+        }
+        let mut info = raw::RedisModuleClientInfo {
+            version: u64::from(raw::REDISMODULE_CLIENTINFO_VERSION),
+            flags: 0,
+            id: 0,
+            addr: [0; 46],
+            port: 0,
+            db: 0,
+        };
+        // SAFETY: `info` is a struct of the version that it says, and the server writes into it
+        // only for this call.
+        let found = unsafe { api!(RedisModule_GetClientInfoById)((&raw mut info).cast(), id) };
+        if found != raw::REDISMODULE_OK as c_int {
+            return None;
+        }
+        let bytes = info.addr.map(|byte| byte as u8);
+        let address = CStr::from_bytes_until_nul(&bytes).ok()?.to_string_lossy();
+        Some(match address.contains(':') {
+            true => format!("[{address}]:{}", info.port),
+            false => format!("{address}:{}", info.port),
+        })
     }
 
     /// Declares the options of the module:
@@ -280,12 +335,30 @@ impl<'a> Ctx<'a> {
 fn caller_in(lines: &str) -> Option<u64> {
     const RUN_SCRIPTS: [&str; 4] = ["eval", "evalsha", "fcall", "exec"];
     lines.lines().find_map(|line| {
-        let field = |name: &str| {
-            line.split(' ').find_map(|field| field.strip_prefix(name)?.strip_prefix('='))
-        };
+        let field = |name| field(line, name);
         let is_script = RUN_SCRIPTS.contains(&field("cmd")?);
         let executes = field("argv-mem")? != "0" && !field("flags")?.contains('b');
         field("id")?.parse().ok().filter(|_| is_script && executes)
+    })
+}
+
+/// The value of a field in a line of CLIENT LIST.
+fn field<'l>(line: &'l str, name: &str) -> Option<&'l str> {
+    line.split(' ').find_map(|field| field.strip_prefix(name)?.strip_prefix('='))
+}
+
+/// Whether the server may find a client without a connection by its id. Valkey 9.1 does, and has
+/// this function, which Valkey 8.1 and Redis do not have.
+fn finds_clients_without_connection() -> bool {
+    static FOUND: OnceLock<bool> = OnceLock::new();
+    *FOUND.get_or_init(|| {
+        let mut found: *mut c_void = null_mut();
+        let name = c"ValkeyModule_ACLCheckKeyPrefixPermissions".as_ptr();
+        // SAFETY: nothing writes to the pointer after the load. The server writes a function's
+        // address into `found`, or nothing.
+        unsafe {
+            raw::RedisModule_GetApi.is_some_and(|get| get(name, (&raw mut found).cast()) == 0)
+        }
     })
 }
 

@@ -1,8 +1,10 @@
 //! Guards against panics: none crosses into the server. Each panic is a line in the log. If a
 //! client waits for a reply, it gets an error.
 
+use super::log;
 use std::any::Any;
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
+use std::ptr::null_mut;
 use std::sync::OnceLock;
 
 /// The callback that recovers from a panic.
@@ -58,7 +60,8 @@ fn recover() {
 pub fn watch_panics<H: OnPanic>() {
     RECOVER.get_or_init(|| H::recover);
     std::panic::set_hook(Box::new(|panic| {
-        redis_module::logging::log_warning(format!("rwlock: bug, please report: {panic}"));
+        let line = format!("rwlock: bug, please report: {panic}");
+        log::write(null_mut(), c"warning", &line);
     }));
 }
 

@@ -29,6 +29,7 @@ mod event;
 mod guard;
 mod info;
 mod key;
+mod log;
 mod main_thread;
 #[cfg(debug_assertions)]
 mod open_keys;
@@ -40,10 +41,11 @@ mod sweep;
 mod text_cache;
 mod timer;
 
+pub use access::User;
 pub use alloc::ServerAlloc;
 pub use block::{Blocked, BlockedId, OnBlocked};
 pub use cluster::CallReply;
-pub use command::{Arg, ArgKind, CommandDocs, KeyUse, Run};
+pub use command::{Arg, ArgKind, CommandDocs, KeyUse, Keys, Run};
 pub use config::{ConfigKind, OnConfig};
 pub use ctx::{Ctx, Version};
 pub use db::{Db, Propagate};

@@ -2,19 +2,22 @@
 
 use super::state::{with_server, Client, Server, SERVER};
 use crate::core::WaiterId;
-use crate::engine::{AcquireRequest, Acquired, Answer, Error};
+use crate::engine::{Acquired, Answer, Engine, Error};
 use crate::ffi::{BlockedId, Ctx, OnBlocked, Reply};
+
+/// Blocks the client of a request that has to wait. False: the server does not allow it.
+pub type Block<'a> = &'a mut dyn FnMut(WaiterId) -> bool;
 
 /// Runs a request. If it has to wait, its client is blocked, and `render` makes the reply from
 /// the answer later.
 pub fn acquire(
     ctx: Ctx<'_>,
-    request: &AcquireRequest<'_>,
     render: fn(Answer) -> Reply,
+    request: impl FnOnce(&mut Engine, Block<'_>) -> Result<Acquired, Error>,
 ) -> Result<Acquired, Error> {
     with_server(ctx, |server| {
         let Server { engine, clients, waiters, .. } = server;
-        let acquired = engine.acquire(ctx, request, |id| {
+        let acquired = request(engine, &mut |id| {
             let Some(blocked) = ctx.block::<Clients>() else {
                 return false;
             };
@@ -43,15 +46,12 @@ impl OnBlocked for Clients {
         let Some(Client { blocked, render }) = server.remove_client(id) else {
             return Reply::Null;
         };
-        if answer.is_some() {
-            server.engine.statistics.timeouts += 1;
-        }
         blocked.dismiss();
         server.finish(ctx);
         render(answer.unwrap_or(Answer::TimedOut(None)))
     }
 
-    fn disconnected(id: BlockedId) {
+    fn disconnected(ctx: Ctx<'_>, id: BlockedId) {
         let mut server = SERVER.borrow_mut();
         let Some(server) = server.as_mut() else {
             return;
@@ -59,7 +59,7 @@ impl OnBlocked for Clients {
         let Some(waiter) = server.waiters.get(&id).copied() else {
             return;
         };
-        if server.engine.disconnect_waiter(waiter) {
+        if server.engine.disconnect_waiter(ctx, waiter) {
             if let Some(client) = server.remove_client(waiter) {
                 client.blocked.dismiss();
             }

@@ -46,9 +46,13 @@ fn write_statistics(info: &mut Info<'_>, engine: &Engine) {
     info.number(c"lapsed", statistics.lapsed);
     info.number(c"deadlocks", statistics.deadlocks);
     info.number(c"disconnect_releases", statistics.disconnect_releases);
+    info.number(c"held_locks", engine.held_locks_now() as u64);
     info.number(c"waiters", engine.waiters_now() as u64);
     info.number(c"queues", engine.queues_now() as u64);
     info.number(c"session_holds", engine.session_holds_now() as u64);
+    info.number(c"hold_ms_p50", statistics.hold_times.percentile(50));
+    info.number(c"hold_ms_p99", statistics.hold_times.percentile(99));
+    info.number(c"hold_ms_max", statistics.hold_times.longest());
     let (sweep, percent) = match engine.progress() {
         Progress::Idle => (c"idle", 0),
         Progress::Running(percent) => (c"running", percent),

@@ -18,7 +18,7 @@ struct Setting {
 }
 
 /// All settings. `docs/settings.md` explains each.
-const TABLE: [Setting; 6] = [
+const TABLE: [Setting; 9] = [
     Setting {
         name: c"policy",
         kind: ConfigKind::Word(&[c"fifo", c"prefer-readers", c"prefer-writers"]),
@@ -33,14 +33,13 @@ const TABLE: [Setting; 6] = [
     },
     Setting {
         name: c"max-waiters",
-        kind: ConfigKind::Number(1_000_000_000),
+        kind: ConfigKind::Number(0, 1_000_000_000),
         get: |settings| i64::try_from(settings.max_waiters).unwrap_or(i64::MAX),
         set: |settings, value| settings.max_waiters = usize::try_from(value).unwrap_or(0),
     },
     Setting {
         name: c"fence-ttl",
-        // In ms: about 31,000 years. The sum with the present time still fits into 64 bits.
-        kind: ConfigKind::Number(1_000_000_000_000_000),
+        kind: ConfigKind::Number(0, MAX_MS),
         get: |settings| settings.fence_ttl,
         set: |settings, value| settings.fence_ttl = value,
     },
@@ -56,7 +55,30 @@ const TABLE: [Setting; 6] = [
         get: |settings| place_of(settings.cluster_publish, &CLUSTER_PUBLISH),
         set: |settings, value| settings.cluster_publish = at_place(value, &CLUSTER_PUBLISH),
     },
+    Setting {
+        name: c"log-slower-than",
+        kind: ConfigKind::Number(-1, MAX_MS),
+        get: |settings| settings.log_slower_than,
+        set: |settings, value| settings.log_slower_than = value,
+    },
+    Setting {
+        name: c"log-holds-over",
+        kind: ConfigKind::Number(-1, MAX_MS),
+        get: |settings| settings.log_holds_over,
+        set: |settings, value| settings.log_holds_over = value,
+    },
+    Setting {
+        name: c"log-max-len",
+        // Each entry takes up to 4 KB.
+        kind: ConfigKind::Number(0, 100_000),
+        get: |settings| i64::try_from(settings.log_max_len).unwrap_or(i64::MAX),
+        set: |settings, value| settings.log_max_len = usize::try_from(value).unwrap_or(0),
+    },
 ];
+
+/// The longest time that can be set, in ms: about 31,000 years. The sum with the present time
+/// still fits into 64 bits.
+const MAX_MS: i64 = 1_000_000_000_000_000;
 
 /// The values that the words of [`TABLE`] stand for, in the same order.
 const POLICIES: [Policy; 3] = [Policy::Fifo, Policy::PreferReaders, Policy::PreferWriters];
@@ -150,10 +172,10 @@ fn number_of(text: &[u8], kind: ConfigKind) -> Option<i64> {
     match kind {
         ConfigKind::Word(words) => place_of_word(text, words),
         ConfigKind::YesNo => place_of_word(text, &YES_NO),
-        ConfigKind::Number(max) => {
+        ConfigKind::Number(min, max) => {
             let text = std::str::from_utf8(text).ok()?;
             let number: i64 = text.parse().ok()?;
-            ((0..=max).contains(&number) && number.to_string() == text).then_some(number)
+            ((min..=max).contains(&number) && number.to_string() == text).then_some(number)
         }
     }
 }
@@ -170,7 +192,7 @@ fn allowed(kind: ConfigKind) -> String {
     match kind {
         ConfigKind::Word(words) => any_of(words.iter().copied()),
         ConfigKind::YesNo => any_of(YES_NO.into_iter().rev()),
-        ConfigKind::Number(max) => format!("a whole number from 0 to {max}"),
+        ConfigKind::Number(min, max) => format!("a whole number from {min} to {max}"),
     }
 }
 

@@ -148,6 +148,7 @@ impl Server {
 
     /// Sends the answers, makes subscriptions that are needed now, and sets the timer.
     pub fn finish(&mut self, ctx: Ctx<'_>) {
+        self.engine.end_released(ctx);
         if self.engine.has_answers() {
             self.send_answers();
         }

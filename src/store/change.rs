@@ -13,6 +13,15 @@ use crate::core::{announcement, Announcement, End, Lock, Mode};
 use crate::ffi::{Access, Key, KeyType, Str, Text};
 use smallvec::SmallVec;
 
+impl Drop for Store<'_> {
+    /// Deletes the hash if it was kept for the next writer and no writer took it over.
+    fn drop(&mut self) {
+        if self.vacated.is_some() {
+            self.discard_hash();
+        }
+    }
+}
+
 /// Timeout keys that are open for writing, each with its number and its name.
 pub(super) type Opened<'c> = SmallVec<[(u64, Text, Key<'c>); 1]>;
 
@@ -30,16 +39,9 @@ pub enum Forced {
 impl<'c> Store<'c> {
     /// From now on, a commit that gives back the lock's only hold keeps the hash if that is a write
     /// hold. The next writer then changes two fields of the hash, which costs less than a new hash.
-    /// [`Store::clear_away`] deletes the hash if no writer took it over.
+    /// If no writer took it over when the lock is closed, the hash is deleted.
     pub fn await_successor(&mut self) {
         self.may_hand_over = true;
-    }
-
-    /// Deletes the hash if it was kept for the next writer and no writer took it over.
-    pub fn clear_away(&mut self) {
-        if self.vacated.is_some() {
-            self.discard_hash();
-        }
     }
 
     /// Deletes the hash, also one that is kept for the next writer, and propagates that.
@@ -79,6 +81,25 @@ impl<'c> Store<'c> {
             ended.map_or(b"", |ended| owner_of_ended(ended, snapshot, owner, last)),
         );
         Ok(())
+    }
+
+    /// Checks that [`Store::commit`] of the same values would not fail. Writes nothing.
+    pub fn check_commit(
+        &self,
+        snapshot: &Snapshot,
+        owner: &Owner<'_>,
+        after: &Lock,
+    ) -> Result<(), Error> {
+        let no_holds = Snapshot::nothing();
+        let lapsed = snapshot.hash.is_some() && snapshot.lock.is_free();
+        let before = if lapsed { &no_holds } else { snapshot };
+        let (steps, _) = renumber(&before.own.read_holds, &after.own.reads)?;
+        for Field { stored, .. } in &before.stale_fields {
+            if let Stored::Reads(read_holds) = stored {
+                renumber(read_holds, &live_ends(read_holds))?;
+            }
+        }
+        self.open_new_timeouts(&before.own.read_holds, owner, &steps).map(drop)
     }
 
     /// Writes a lock that has holds in `after`. Calls `prepare` after the last check that can

@@ -7,6 +7,8 @@ pub enum Error {
     WrongType(&'static str),
     /// A new read hold needs a timeout key that belongs to the lock of this name.
     Clash(Vec<u8>),
+    /// A command names the lock of this name twice.
+    NamedTwice(Vec<u8>),
     /// The hash counts more than 65,535 read holds of one owner, or the command would read more
     /// than 1,000,000 timeout keys.
     TooManyReads,

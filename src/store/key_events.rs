@@ -29,6 +29,8 @@ pub enum What {
     Released,
     /// Holds lapsed.
     Lapsed,
+    /// The lock is held, and the first waiter has joined its queue.
+    Wanted,
 }
 
 impl What {
@@ -38,6 +40,7 @@ impl What {
             What::Acquired => c"rwlock.acquire",
             What::Released => c"rwlock.release",
             What::Lapsed => c"rwlock.expire",
+            What::Wanted => c"rwlock.wait",
         }
     }
 }

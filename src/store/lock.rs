@@ -92,6 +92,12 @@ impl<'c> Store<'c> {
         }
     }
 
+    /// Closes the derived key that is kept open. Needed before another lock is opened: both may
+    /// have the same derived keys.
+    pub fn close_kept(&mut self) {
+        self.kept.take();
+    }
+
     /// The database and the name of the lock.
     pub fn lock(&self) -> LockRef<'c> {
         LockRef { db: self.db.number(), name: self.name.bytes() }

@@ -1,6 +1,7 @@
 //! The names of a lock's keys, and checks of the names of locks and owners. Pure.
 
 use super::Error;
+use hashbrown::HashMap;
 use std::io::Write;
 
 const WRITE: &[u8] = b":write";
@@ -58,6 +59,23 @@ pub(super) enum FieldName<'a> {
     Writes(&'a [u8]),
 }
 
+/// Checks that one command may take all these locks. Errors: [`Error::NamedTwice`];
+/// [`Error::Clash`] if two of them share keys, such as `a` and `{a}`; [`Error::BadLockName`].
+pub fn check_together(names: &[&[u8]]) -> Result<(), Error> {
+    let mut known: HashMap<Vec<u8>, &[u8]> = HashMap::with_capacity(names.len());
+    for name in names {
+        let name = LockName::new(name, false)?;
+        let mut prefix = Vec::new();
+        name.prefix().append_to(&mut prefix);
+        match known.insert(prefix, name.bytes()) {
+            None => {}
+            Some(before) if before == name.bytes() => return Err(Error::NamedTwice(before.into())),
+            Some(before) => return Err(Error::Clash(before.into())),
+        }
+    }
+    Ok(())
+}
+
 impl<'a> LockName<'a> {
     /// Checks the name. `cluster`: all derived names must be in the slot of the lock. Errors:
     /// [`Error::BadLockName`], and in a cluster [`Error::CrossSlot`].
@@ -77,6 +95,11 @@ impl<'a> LockName<'a> {
     /// The bytes of the name.
     pub fn bytes(self) -> &'a [u8] {
         self.bytes
+    }
+
+    /// What all derived names begin with. Two locks with the same prefix share keys.
+    pub(super) fn prefix(self) -> Name<'a> {
+        self.derived(b"", b"{", b"}:")
     }
 
     /// The timeout key of an owner's read hold with this number.

@@ -5,13 +5,36 @@ use super::holds::{Excess, Field, Stored, TimeoutOf};
 use super::names::{field_name, FieldName};
 use super::numbering::{live_ends, ReadHold, ReadHolds};
 use super::snapshot::{Snapshot, StoredHash, StoredHolds};
-use super::{text, Entry, Error, Held, Owner, Store};
+use super::{is_cluster, text, Entry, Error, Held, LockName, Owner, Store};
 use crate::core::{End, Holds, Lock, Mode, Others, MAX_READS};
-use crate::ffi::{Key, KeyType};
+use crate::ffi::{Access, Db, Key, KeyType, Str};
 
 /// How many timeout keys one command reads at most. Counts in the hash can be external and wrong,
 /// and must not keep the server busy.
 const MAX_KEYS_READ: u64 = 1_000_000;
+
+/// What can be told of a held lock without reading its holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Summary {
+    pub mode: Mode,
+    /// The number of holders. An owner that reads and writes counts twice. Lapsed holds count until
+    /// they are removed.
+    pub holders: usize,
+    pub end: End,
+}
+
+impl Summary {
+    /// Reads the lock `key`. None: it is free, or the key holds no lock. In a cluster it does not
+    /// ask whether this node serves the slot.
+    pub fn read(db: Db<'_>, key: &Str) -> Option<Summary> {
+        let name = LockName::new(key.bytes(), is_cluster()).ok()?;
+        let store = Store::of(db, key, name, Access::Read);
+        let hash = store.hash().ok()??;
+        let holders = hash.field_count().saturating_sub(1);
+        let mode = mode_of(hash).ok()?;
+        (holders > 0).then_some(Summary { mode, holders, end: end_of(hash) })
+    }
+}
 
 /// How much of the holds of other owners a snapshot reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -210,6 +233,22 @@ impl Store<'_> {
         let fields = self.fields(hash, Excess::Ignore).collect::<Result<Vec<_>, _>>()?;
         check_writer(mode, fields.iter().any(|field| matches!(field.stored, Stored::Writes(_))))?;
         Ok(Some((mode, fields)))
+    }
+}
+
+impl Store<'_> {
+    /// Some owners in the hash, at most so many, each with a mode that it holds. Whether their
+    /// holds have lapsed is not checked.
+    pub fn some_holders(&self, limit: usize) -> Result<Vec<(Vec<u8>, Mode)>, Error> {
+        let Some(hash) = self.hash()? else {
+            return Ok(Vec::new());
+        };
+        let holders = hash.fields().filter_map(|(field, _)| match field_name(&field) {
+            FieldName::Mode => None,
+            FieldName::Reads(owner) => Some((owner.to_vec(), Mode::Read)),
+            FieldName::Writes(owner) => Some((owner.to_vec(), Mode::Write)),
+        });
+        Ok(holders.take(limit).collect())
     }
 }
 

@@ -39,6 +39,11 @@ impl<'c> Store<'c> {
         self.is_allowed = true;
     }
 
+    /// Like [`Store::allow`], if a client's command works on the lock of `other`.
+    pub fn allow_as(&mut self, other: &Store<'_>) {
+        self.is_allowed = other.is_allowed;
+    }
+
     /// Whether a waiter may be granted this lock: the server has memory, and takes the write. It
     /// takes the write if it has allowed the command that serves the waiter. Memory is checked in
     /// any case, because UNLOCK is also allowed without memory.

@@ -72,6 +72,19 @@ impl Snapshot {
         })
     }
 
+    /// The other owners whose read holds have lapsed.
+    pub fn lapsed_readers(&self) -> impl Iterator<Item = &[u8]> {
+        self.stale_fields.iter().filter_map(|field| match &field.stored {
+            Stored::Reads(read_holds) if lapsed(read_holds) > 0 => Some(field.owner.as_slice()),
+            Stored::Reads(_) | Stored::Writes(_) => None,
+        })
+    }
+
+    /// Whether a read hold of the owner has lapsed.
+    pub fn has_own_lapsed(&self) -> bool {
+        lapsed(&self.own.read_holds) > 0
+    }
+
     /// The position among the owner's live read holds, from 0, of the one with this number; None:
     /// no live hold has it.
     pub fn rank_of(&self, number: u64) -> Option<usize> {

@@ -2,6 +2,7 @@
 
 pub mod peers;
 mod polling;
+pub mod transfers;
 
 use crate::load::Protocol;
 use redis::Connection;

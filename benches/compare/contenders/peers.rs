@@ -134,20 +134,12 @@ fn user_of_postgres() -> Option<(u32, u32)> {
 fn postgres_contender(peer: &Peer) -> Contender {
     let talk = |lock: &str, _| {
         let key = number_of(lock);
-        let prepare = |name: &str, function: &str| {
-            let query = format!("SELECT {function}({key})");
-            [message(b'P', &[name.as_bytes(), b"\0", query.as_bytes(), b"\0\0\0"]), sync()].concat()
-        };
-        let execute = |name: &str| {
-            let bind = message(b'B', &[b"\0", name.as_bytes(), b"\0\0\0\0\0\0\0"]);
-            [bind, message(b'E', &[b"\0\0\0\0\0"]), sync()].concat()
-        };
-        let hello = b"user\0bench\0database\0postgres\0\0";
-        let length = u32::try_from(hello.len() + 8).unwrap_or_default();
-        let hello = [&length.to_be_bytes()[..], &196_608_u32.to_be_bytes(), hello].concat();
+        let prepare =
+            |name: &str, function: &str| prepare(name, &format!("SELECT {function}({key})"));
+        let execute = |name: &str| execute(name, &[]);
         Talk {
             greet: vec![
-                hello,
+                hello(),
                 prepare("rlock", "pg_advisory_lock_shared"),
                 prepare("wlock", "pg_advisory_lock"),
                 prepare("runlock", "pg_advisory_unlock_shared"),
@@ -172,6 +164,31 @@ fn postgres_contender(peer: &Peer) -> Contender {
     }
 }
 
+/// Opens a session.
+pub(super) fn hello() -> Vec<u8> {
+    let hello = b"user\0bench\0database\0postgres\0\0";
+    let length = u32::try_from(hello.len() + 8).unwrap_or_default();
+    [&length.to_be_bytes()[..], &196_608_u32.to_be_bytes(), hello].concat()
+}
+
+pub(super) fn prepare(name: &str, query: &str) -> Vec<u8> {
+    [message(b'P', &[name.as_bytes(), b"\0", query.as_bytes(), b"\0\0\0"]), sync()].concat()
+}
+
+/// Binds parameters, as text, to a prepared statement and executes it.
+pub(super) fn execute(name: &str, parameters: &[&str]) -> Vec<u8> {
+    let count = u16::try_from(parameters.len()).unwrap_or_default();
+    let mut values = Vec::new();
+    for parameter in parameters {
+        let length = u32::try_from(parameter.len()).unwrap_or_default();
+        values.extend(length.to_be_bytes());
+        values.extend(parameter.as_bytes());
+    }
+    let body: [&[u8]; 6] =
+        [b"\0", name.as_bytes(), b"\0\0\0", &count.to_be_bytes(), &values, b"\0\0"];
+    [message(b'B', &body), message(b'E', &[b"\0\0\0\0\0"]), sync()].concat()
+}
+
 fn message(kind: u8, parts: &[&[u8]]) -> Vec<u8> {
     let body = parts.concat();
     let length = u32::try_from(body.len() + 4).unwrap_or_default();
@@ -183,7 +200,7 @@ fn sync() -> Vec<u8> {
 }
 
 /// FNV-1a, without the sign.
-fn number_of(lock: &str) -> u64 {
+pub(super) fn number_of(lock: &str) -> u64 {
     let hash = lock.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
     });

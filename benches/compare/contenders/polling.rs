@@ -91,7 +91,7 @@ pub fn talk(con: &mut Connection) -> impl Fn(&str, usize) -> Talk + 'static {
     }
 }
 
-fn evalsha(digest: &str, keys: &[&str]) -> Cmd {
+pub(super) fn evalsha(digest: &str, keys: &[&str]) -> Cmd {
     let mut command = redis::cmd("EVALSHA");
     command.arg(digest).arg(keys.len()).arg(keys);
     command

@@ -4,8 +4,10 @@ mod clients;
 mod net;
 mod pipe;
 mod protocol;
+mod transfers;
 
 pub use clients::Load;
 pub use net::Net;
 pub use pipe::Pipe;
 pub use protocol::Protocol;
+pub use transfers::{Moved, Transfers};

@@ -3,6 +3,7 @@
 use super::Protocol;
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
+use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream as Blocking};
 use std::time::{Duration, Instant};
@@ -16,6 +17,9 @@ pub struct Net {
     conns: Vec<Conn>,
     spins: bool,
     chunk: Vec<u8>,
+    round_trip: Duration,
+    /// Requests that are on their way: when each arrives, and on which connection.
+    under_way: VecDeque<(Instant, usize, Vec<u8>)>,
     /// What went out and came in over all connections.
     pub sent: u64,
     pub received: u64,
@@ -38,9 +42,17 @@ impl Net {
             conns: Vec::new(),
             spins,
             chunk: vec![0; CHUNK],
+            round_trip: Duration::ZERO,
+            under_way: VecDeque::new(),
             sent: 0,
             received: 0,
         }
+    }
+
+    /// As over a network on which a request and its reply are on their way for so long. Each
+    /// request is sent so much later, which is all the same to the server.
+    pub fn with_round_trip(self, round_trip: Duration) -> Self {
+        Self { round_trip, ..self }
     }
 
     /// A new connection, and its number.
@@ -60,6 +72,15 @@ impl Net {
     /// Sends a request. It is short, and its predecessors have been answered,
     /// so that the kernel takes it as a whole.
     pub fn send(&mut self, conn: usize, bytes: &[u8]) {
+        if self.round_trip.is_zero() {
+            self.send_now(conn, bytes);
+        } else {
+            let at = Instant::now() + self.round_trip;
+            self.under_way.push_back((at, conn, bytes.to_vec()));
+        }
+    }
+
+    fn send_now(&mut self, conn: usize, bytes: &[u8]) {
         let count = self.conns[conn].stream.write(bytes).expect("send a request");
         assert_eq!(count, bytes.len(), "a request was not taken as a whole");
         self.sent += bytes.len() as u64;
@@ -69,7 +90,14 @@ impl Net {
     pub fn wait(&mut self, until: Instant, ready: &mut Vec<usize>) {
         ready.clear();
         loop {
-            let left = until.saturating_duration_since(Instant::now());
+            let now = Instant::now();
+            while self.under_way.front().is_some_and(|(at, ..)| *at <= now) {
+                if let Some((_, conn, bytes)) = self.under_way.pop_front() {
+                    self.send_now(conn, &bytes);
+                }
+            }
+            let next = self.under_way.front().map_or(until, |(at, ..)| (*at).min(until));
+            let left = next.saturating_duration_since(now);
             // The kernel waits whole milliseconds; what is less is spun away.
             let sleep = if self.spins { Duration::ZERO } else { whole_ms(left) };
             match self.poll.poll(&mut self.events, Some(sleep)) {
@@ -77,7 +105,7 @@ impl Net {
                 result => result.expect("wait for replies"),
             }
             ready.extend(self.events.iter().map(|event| event.token().0));
-            if !ready.is_empty() || left.is_zero() {
+            if !ready.is_empty() || Instant::now() >= until {
                 break;
             }
         }

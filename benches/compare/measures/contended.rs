@@ -74,14 +74,12 @@ pub fn measure(bench: &mut Bench) {
     }
 }
 
-const TEXT: &str = "Each client takes the lock, gives it back at once and takes it again. In the \
-    server: rwlock with `BLOCK 0`, PostgreSQL, etcd. By messages: Redisson's protocol. Each \
-    client is a process of its own, or all are threads of one; a process subscribes while any of \
-    them waits, and those ask again at each message (one that comes while nobody listens is kept, \
-    which Redisson's semaphore does not always do). By asking again: the rest. SET NX and etcd know no readers: there all exclude \
-    each other. *Slowest / luckiest* compares how often they got the lock in all rounds. Requests, \
-    the commands that the server ran for them (those of scripts as well), bytes on the wire (both \
-    ways) and CPU (process time) are of one cycle.";
+const TEXT: &str = "Each client takes the lock, releases it at once and takes it again. rwlock, \
+    PostgreSQL and etcd wait in the server. Redisson's clients are processes, or threads of one \
+    process; a process subscribes while it has waiters, and they ask again at each message (here \
+    no message is missed; in Redisson one can be). The rest poll. SET NX and etcd have no readers. \
+    *Slowest / luckiest* is the fewest / the most acquisitions of one client. Requests, commands \
+    run by the server (also in scripts), bytes (both ways) and process CPU are per cycle.";
 
 fn rounds(
     bench: &Bench,

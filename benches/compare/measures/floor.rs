@@ -48,11 +48,10 @@ pub fn measure(bench: &mut Bench) {
         Section::new("A lock and its unlock, and the floor")
             .say(
                 "The floor is a second module on the same server (`benches/floor`). It makes only \
-                 the calls of the server that a lock and its unlock cannot do without: open and \
-                 read the keys, write and expire them, announce and count the change, reply. It \
-                 has no queue, no lapses, no statistics, no sessions and no other holders. The \
-                 figures are those of the pipelined pairs. Instructions repeat better than \
-                 times: `make instructions` counts them.",
+                 the server calls that a lock and its unlock need: open, read, write and expire \
+                 the keys, announce and count the change, reply. It has no queue, lapses, \
+                 statistics, sessions or other holders. Pairs are pipelined. Instruction counts \
+                 repeat better than times: `make instructions`.",
             )
             .table(["", "commands, µs a pair", "process, µs a pair", "pairs/s"], rows),
     );

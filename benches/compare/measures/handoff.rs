@@ -90,11 +90,10 @@ pub fn measure(bench: &mut Bench) {
     bench.section(
         Section::new("Hand-off")
             .say(
-                "From the moment in which the owner sends its release to the moment in which the \
-                 next owner has its answer, all but one of the clients waiting. A hold is kept \
-                 for a while (300 µs, or 15 µs for each client if that is more), so that those \
-                 whom a release has woken are at rest again. p50 is the median of the rounds' \
-                 medians; p99 and p99.9 are of all rounds together, where there were enough.",
+                "Time from sending the release to the next owner's reply, while all other clients \
+                 wait. Holds last 300 µs, or 15 µs per client if that is more, so that woken \
+                 clients are idle again. p50 is the median of the rounds' medians; p99 and p99.9 \
+                 cover all rounds, if there are enough hand-offs.",
             )
             .table(["", "clients", "p50, µs", "p99, µs", "p99.9, µs", "hand-offs"], rows)
             .plot("handoff", bars("Hand-off, 64 clients (logarithmic)", "µs", &plotted).log()),

@@ -41,19 +41,17 @@ pub fn measure(bench: &mut Bench) {
         rows.push(vec![format!("{CLIENTS} {name}"), rounds.show(), rounds.less(&all[0]).show()]);
     }
     for (number, what) in [(1, "for one lock"), (2, "each for a lock of its own")] {
-        let what = format!(
-            "CPU of a server with 10,000 waiters ({what}), over the same with 10,000 idle \
-             connections, % of a core"
-        );
+        let what =
+            format!("CPU of 10,000 waiters ({what}) above 10,000 idle connections, % of a core");
         bench.figure(Figure::new(&what, all[number].less(&all[0])).under(0.5, 0.1));
     }
     bench.section(
         Section::new("Waiting costs nothing")
             .say(format!(
-                "The CPU time of a server's process over {} s in which nothing happens.",
+                "CPU time of the server's process over {} s without requests.",
                 time.as_secs()
             ))
-            .table(["", "% of a core", "over idle connections"], rows),
+            .table(["", "% of a core", "above idle connections"], rows),
     );
 }
 

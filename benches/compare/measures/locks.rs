@@ -63,22 +63,21 @@ pub fn measure(bench: &mut Bench) {
         of(&all[all.len() - 1][contender]).over(of(&all[0][contender]))
     };
     let what = format!(
-        "cost of a pair with 1,000,000 locks / with 1,000 (the floor, SET NX PX + DEL, grows to {})",
+        "write lock + unlock with 1,000,000 locks / with 1,000 (SET NX PX + DEL: {})",
         crate::stats::number(growth(2, |costs| &costs.commands).median())
     );
     let aim = growth(2, |costs| &costs.commands).median();
     bench.figure(Figure::new(&what, growth(0, |costs| &costs.commands)).under(2.0, aim));
     let what = format!(
-        "the same by process time (the floor grows to {})",
+        "the same, by process time (SET NX PX + DEL: {})",
         crate::stats::number(growth(2, |costs| &costs.process).median())
     );
     bench.figure(Figure::new(&what, growth(0, |costs| &costs.process)));
     bench.section(
         Section::new("Growth: locks")
             .say(
-                "The write lock + unlock of a further lock, on servers with so many held write \
-                 locks. The floor pays for the larger tables too: they do not fit the \
-                 processor's caches.",
+                "Write lock + unlock of one more lock, beside so many held write locks. SET NX PX \
+                 + DEL grows too: larger tables do not fit the processor's caches.",
             )
             .table(
                 [
@@ -92,7 +91,7 @@ pub fn measure(bench: &mut Bench) {
                 ],
                 rows,
             )
-            .plot("locks", lines("A write pair, by the locks there are", "locks", "µs", &curves)),
+            .plot("locks", lines("A write pair, by number of locks", "locks", "µs", &curves)),
     );
 }
 

@@ -42,11 +42,10 @@ pub fn measure(bench: &mut Bench) {
     bench.section(
         Section::new("Memory")
             .say(format!(
-                "`used_memory` for each of {count} locks or holds (one owner each, a name of 40 \
-                 bytes), and on a server without the module for the same keys, written by plain \
-                 commands. A waiter (of {WAITERS} for one lock) is compared with the same \
-                 connections, idle. Most of it is the server's own: it makes two clients for \
-                 each one that a module blocks, in Redis 7.0 with a reply buffer of 16 KB each."
+                "`used_memory` for each of {count} locks or holds (owners of 40 bytes), and for \
+                 the same keys without the module. Waiters ({WAITERS} for one lock) are compared \
+                 with idle connections. Most of their memory is two clients that the server \
+                 creates for each, in Redis 7.0 with a reply buffer of 16 KB each."
             ))
             .table(["", "rwlock, bytes", "its keys or connection", "beyond them"], rows),
     );

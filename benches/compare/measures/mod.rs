@@ -5,11 +5,13 @@ mod floor;
 mod handoff;
 mod idle;
 mod locks;
+mod log;
 mod memory;
 mod pairs;
 mod readers;
 mod stalls;
 mod tax;
+mod transfers;
 mod waiters;
 
 use crate::contenders::{peers, Contender, OnServer, Processes};
@@ -23,11 +25,13 @@ use support::{Builder, Server};
 
 pub type Measure = fn(&mut Bench);
 
-pub const ALL: [(&str, Measure); 11] = [
+pub const ALL: [(&str, Measure); 13] = [
     ("pairs", pairs::measure),
     ("floor", floor::measure),
     ("contended", contended::measure),
+    ("transfers", transfers::measure),
     ("handoff", handoff::measure),
+    ("log", log::measure),
     ("memory", memory::measure),
     ("tax", tax::measure),
     ("readers", readers::measure),

@@ -171,13 +171,12 @@ fn pipelined(bench: &mut Bench) {
     bench.section(
         Section::new("A lock and its unlock, pipelined")
             .say(format!(
-                "One connection sends far more than the server has answered, {pairs} pairs a \
-                 round over {LOCKS} locks; on {processes} servers, one after the other, for each \
-                 process lies in memory in another way. *Commands* is the server's own count (`INFO \
-                 commandstats`) of the lock's and the unlock's commands, without reading the \
-                 request and writing the reply. *Process* is all the CPU time of the server's \
-                 process. Redisson's client also deletes the latch of each unlock, which is in \
-                 the second only. Lua that polls has one lease for all readers."
+                "One connection sends {pairs} pairs a round over {LOCKS} locks, far ahead of the \
+                 replies; on {processes} servers in turn, because memory layouts differ. \
+                 *Commands* is the server's own time for lock and unlock (`INFO commandstats`), \
+                 without reading requests and writing replies. *Process* is all CPU time of the \
+                 server's process; for Redisson it includes the DEL after each unlock. The Lua \
+                 that polls has one lease for all readers."
             ))
             .table(["", "commands, µs a pair", "process, µs a pair", "pairs/s"], rows)
             .plot(
@@ -226,7 +225,7 @@ fn replicated(bench: &mut Bench) {
             let name = format!("{} {label}", contender.name);
             rows.push(vec![name, costs.commands.show(), costs.process.show()]);
         }
-        let what = format!("the {label} pair with AOF everysec and one replica");
+        let what = format!("{label} lock + unlock, AOF everysec and a replica, Lua / module");
         bench.figure(
             Figure::new(&what, costs[1].commands.over(&costs[0].commands)).at_least(3.0, 4.0),
         );
@@ -238,9 +237,8 @@ fn replicated(bench: &mut Bench) {
     bench.section(
         Section::new("The same with an AOF and a replica")
             .say(
-                "`appendonly yes`, `appendfsync everysec`, and one replica. Most of the work of \
-                 propagation is done after the command has been counted, so here the process \
-                 time is the truer figure.",
+                "`appendonly yes`, `appendfsync everysec`, one replica. The server propagates \
+                 mostly after it has counted the command, so prefer the process time here.",
             )
             .table(["", "commands, µs a pair", "process, µs a pair"], rows),
     );
@@ -296,10 +294,9 @@ fn one_by_one(bench: &mut Bench, server: &Server) {
     bench.section(
         Section::new("A lock and its unlock, one by one")
             .say(
-                "Each client sends a request when the one before has been answered; each has a \
-                 lock of its own. CPU is the process time of the server, in µs a pair; for \
-                 PostgreSQL that of all its processes. etcd has each lock on its disk before it \
-                 answers; the others here keep theirs in memory.",
+                "Each client has its own lock and sends a request after the reply to the last one. \
+                 CPU is the server's process time (PostgreSQL: all processes), in µs a pair. Only \
+                 etcd writes locks to disk before it replies.",
             )
             .table(["", "1 client, pairs/s", "CPU", "64 clients, pairs/s", "CPU"], rows),
     );

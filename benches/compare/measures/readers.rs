@@ -51,14 +51,11 @@ pub fn measure(bench: &mut Bench) {
     }
     let at = |wanted: usize| sizes.iter().position(|size| *size == wanted).unwrap_or_default();
     let ratio = module[at(100_000)].commands.over(&module[at(10)].commands);
-    let what = "cost of a lock + unlock pair with 100,000 readers on the lock / with 10";
+    let what = "read lock + unlock with 100,000 readers on the lock / with 10";
     bench.figure(Figure::new(what, ratio).under(1.5, 1.2));
     bench.section(
         Section::new("Growth: readers of one lock")
-            .say(
-                "The read lock + unlock of one owner more. Redisson's unlock looks at every \
-                 hold of every reader.",
-            )
+            .say("One more reader locks and unlocks. Redisson's unlock reads all holds.")
             .table(
                 [
                     "readers",
@@ -69,9 +66,6 @@ pub fn measure(bench: &mut Bench) {
                 ],
                 rows,
             )
-            .plot(
-                "readers",
-                lines("A read pair, by the readers there are", "readers", "µs", &curves),
-            ),
+            .plot("readers", lines("A read pair, by number of readers", "readers", "µs", &curves)),
     );
 }

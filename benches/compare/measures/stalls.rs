@@ -69,11 +69,10 @@ pub fn measure(bench: &mut Bench) {
     bench.section(
         Section::new("No stalls")
             .say(format!(
-                "A server with {locks} write locks, of one of which another client asks PING all \
-                 the while. A pass is what the module does at once outside of commands, as INFO \
-                 tells it; PING's times have in them what the server does by itself (it frees \
-                 keys, looks for lapsed ones, runs the commands that are sent in large batches), \
-                 and both have the time in which the machine did something else."
+                "A server with {locks} write locks, while another client sends PINGs. A pass is \
+                 the module's work outside commands in one turn of the event loop \
+                 (`rwlock_pass_us_max`). PING times include the server's own work (freeing and \
+                 expiring keys, large batches); both include pauses by the machine."
             ))
             .table(["", "longest pass, ms", "PING p50", "p99", "max", "memory kept, MB"], rows),
     );

@@ -86,11 +86,9 @@ pub fn measure(bench: &mut Bench) {
     bench.section(
         Section::new("What other commands pay")
             .say(format!(
-                "Pipelined, {count} commands a round, on a server with the module and one \
-                 without in turn; {pairs} pairs of servers, as no two processes are quite alike. \
-                 The ratios are the medians of those of each round. No lock is used in it: once \
-                 there is one, key events cost each DEL and EXPIRE some 1,000 instructions more, \
-                 about a quarter of a DEL."
+                "Pipelined, {count} commands a round, on {pairs} pairs of servers, with and \
+                 without the module in turn. No lock is used: from the first lock on, key events \
+                 cost each DEL and EXPIRE some 1,000 instructions (a quarter of a DEL)."
             ))
             .table(
                 ["", "with, a second", "without, a second", "ratio", "process time, ratio"],

@@ -79,53 +79,46 @@ pub fn measure(bench: &mut Bench) {
     };
     let dear = |trade, figure| of(1, trade, figure).over(&of(1, trade, Costs::plain));
     let what = format!(
-        "an UNLOCK that hands over to the one waiter / a plain UNLOCK and WLOCK, process CPU over \
-         a PING baseline (the server's own, LPUSH to BLPOP / LPUSH and LPOP: {})",
+        "UNLOCK with one waiter / plain WLOCK + UNLOCK, process CPU above PING (LPUSH to BLPOP / \
+         LPUSH + LPOP: {})",
         number(dear(1, Costs::hand_over).median())
     );
     bench.figure(Figure::new(&what, dear(0, Costs::hand_over)).under(1.5, 1.2));
     let what = format!(
-        "the same, with what it took to get into the queue (the server's own: {})",
+        "the same, including the WLOCK that waits (the BLPOP that waits: {})",
         number(dear(1, Costs::hand_off).median())
     );
     bench.figure(Figure::new(&what, dear(0, Costs::hand_off)));
     let grows = |from, figure| of(10_000, 0, figure).over(&of(from, 0, figure));
-    let what = "an UNLOCK that hands over, with 10,000 waiters / with one";
+    let what = "UNLOCK with 10,000 waiters / with one";
     bench.figure(Figure::new(what, grows(1, Costs::hand_over)).under(1.2, 1.0));
-    let what =
-        "cost of a hand-off (process CPU over a PING baseline) with 10,000 waiters / with 10";
+    let what = "hand-off with 10,000 waiters / with 10, process CPU above PING";
     bench.figure(Figure::new(what, grows(10, Costs::hand_off)).under(1.5, 1.2));
     bench.section(
         Section::new("Growth: waiters for one lock")
             .say(
-                "Process CPU in µs, one command at a time, on a server that is busy with PINGs of \
-                 somebody else: nobody has to be woken for it. All is over PINGs with as many \
-                 answers; what an answer to another client takes is what PUBLISH takes more with \
-                 a subscriber. *Lock + unlock*: of a lock that nobody else wants. *Hand-off*: a \
-                 WLOCK with BLOCK gets into the queue, and an UNLOCK hands over to the next \
-                 waiter. Beside it the server's own: LPUSH and LPOP of a list that nobody else \
-                 wants; and an LPUSH that hands over to a waiting BLPOP. From a thousand waiters \
-                 on the PINGs of clients that were not heard of for long cost more than they \
-                 should for a baseline: the server's own falls below zero, and what is said of \
-                 growth is too little by about as much.",
+                "Process CPU of single commands in µs, less that of PINGs with as many replies, \
+                 while another client's PINGs keep the server awake. A reply to another client \
+                 costs what a subscriber adds to PUBLISH. *Lock + unlock*: without contention. \
+                 *Hand-off*: a WLOCK with BLOCK enters the queue, and an UNLOCK grants to the next \
+                 waiter. LPUSH, LPOP and BLPOP are the server's own equivalents. From 1,000 \
+                 waiters on, PINGs of long silent clients cost too much for a baseline: the \
+                 figures are too low, and LPUSH's fall below zero.",
             )
             .table(
                 [
                     "waiters",
                     "lock + unlock",
-                    "getting into the queue",
-                    "UNLOCK that hands over",
+                    "entering the queue",
+                    "UNLOCK with waiters",
                     "hand-off",
                     "LPUSH + LPOP",
-                    "LPUSH that hands over",
-                    "with BLPOP",
+                    "LPUSH to BLPOP",
+                    "BLPOP + LPUSH",
                 ],
                 rows,
             )
-            .plot(
-                "waiters",
-                lines("A hand-off, by the waiters there are", "waiters", "µs", &curves),
-            ),
+            .plot("waiters", lines("A hand-off, by number of waiters", "waiters", "µs", &curves)),
     );
 }
 

@@ -98,7 +98,8 @@ impl<S: Holders> Search<'_, S> {
                 continue;
             };
             let lineup = self.lineups.entry(lock).or_insert_with(|| {
-                queue.line_up(self.locks.holding(lock), waits.in_many_places(), policy)
+                let many = (!waits.has_joint()).then(|| waits.in_many_places());
+                queue.line_up(self.locks.holding(lock), many, policy)
             });
             queue.add_blockers((id, *want), owner, self.start, lineup, policy, &mut blockers);
         }
@@ -109,7 +110,7 @@ impl<S: Holders> Search<'_, S> {
 #[cfg(test)]
 mod tests {
     use super::super::Holding;
-    use super::super::{Policy, Queue, Want};
+    use super::super::{Joint, Policy, Queue, Want};
     use super::*;
 
     #[test]
@@ -117,12 +118,12 @@ mod tests {
         let owners: Vec<OwnerId> = (0..1000).map(|n| format!("o{n}").into_bytes().into()).collect();
         let mut queue = Queue::default();
         for (owner, id) in owners.iter().zip((1..).step_by(2)) {
-            queue.push(id, Want::Read, owner.clone());
-            queue.push(id + 1, Want::Write, owner.clone());
+            queue.push(id, Want::Read, Joint::No, owner.clone());
+            queue.push(id + 1, Want::Write, Joint::No, owner.clone());
         }
         let in_many_places = owners.iter().cloned().collect();
         let start = &owners[999];
-        let mut lineup = queue.line_up(Holding::default(), &in_many_places, Policy::Fifo);
+        let mut lineup = queue.line_up(Holding::default(), Some(&in_many_places), Policy::Fifo);
         let mut edges = 0;
         let circle = find_cycle(start, |of| {
             let mut blockers = Blockers::default();

@@ -1,7 +1,8 @@
 //! The list of all waiters.
 
 use super::arrivals::Arrivals;
-use super::{OwnerId, Policy, Queue, WaiterId, Want};
+use super::holder::HeldBy;
+use super::{Holder, Joint, OwnerId, Place, Policy, Queue, WaiterId, Want};
 use crate::core::{give_room_back, Lock, Reservation};
 use hashbrown::hash_map::{Entry, HashMap};
 use hashbrown::{Equivalent, HashSet};
@@ -9,21 +10,12 @@ use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hash;
 
-/// What a waiter waits for: a kind of hold on a lock.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place<L> {
-    /// The lock.
-    pub lock: L,
-    /// The kind of request.
-    pub want: Want,
-}
-
 /// A request that waits.
 #[derive(Clone, Debug)]
 pub struct Waiter<L, R> {
     /// The owner that the client speaks for.
     pub owner: OwnerId,
-    /// The waiter's places. Today each waiter has exactly one.
+    /// The waiter's places: one, or more for a joint waiter ([`Joint`]). No lock is in it twice.
     pub places: SmallVec<[Place<L>; 1]>,
     /// The rest of the request, for the implementor of [`Locks`](super::Locks).
     pub request: R,
@@ -50,16 +42,19 @@ pub struct WaitList<L, R> {
     /// dissolve a circle. Until it resets this field, no other search runs.
     pub needs_search: bool,
     queues: HashMap<L, Box<Queue>>,
+    /// The locks of these queues, by who may hold them.
+    held_by: HeldBy<L>,
     waiters: BTreeMap<WaiterId, Waiter<L, R>>,
     of_owner: HashMap<OwnerId, Arrivals<()>>,
     /// The owners that wait in more than one place: for more than one lock, or for more than
     /// one kind of hold on a lock. A circle that leads back to a later turn in a queue does so
     /// through such an owner or through a holder.
     in_many_places: HashSet<OwnerId>,
-    /// The owners that lost one of their waiters, and keep others, since the last search
-    /// through them. The others may have had its turn. Theirs is later now, so they may wait
-    /// for more owners.
+    /// The owners that may wait for more owners than at the last search through them. Most
+    /// lost one of their waiters and keep others, which may have had its turn.
     to_search: BTreeSet<OwnerId>,
+    /// How many joint waiters there are.
+    joint: usize,
     /// The number of the latest waiter; 0: there was none yet.
     last_id: WaiterId,
 }
@@ -70,10 +65,12 @@ impl<L, R> Default for WaitList<L, R> {
             rules: Rules::default(),
             needs_search: false,
             queues: HashMap::default(),
+            held_by: HeldBy::default(),
             waiters: BTreeMap::default(),
             of_owner: HashMap::default(),
             in_many_places: HashSet::default(),
             to_search: BTreeSet::default(),
+            joint: 0,
             last_id: 0,
         }
     }
@@ -110,9 +107,22 @@ impl<L: Clone + Eq + Hash, R> WaitList<L, R> {
         self.queues.get(lock).map(Box::as_ref)
     }
 
-    /// The queue of a lock, to change the hint that it keeps ([`Queue::writer`]).
-    pub fn queue_mut<Q: Equivalent<L> + Hash + ?Sized>(&mut self, lock: &Q) -> Option<&mut Queue> {
-        self.queues.get_mut(lock).map(Box::as_mut)
+    /// Notes who may hold a lock, if it has waiters. Needed after each commit. After an external
+    /// change it is [`Holder::Anybody`].
+    pub fn set_holder<Q: Equivalent<L> + Hash + ?Sized>(&mut self, lock: &Q, holder: Holder) {
+        if let Some((lock, queue)) = self.queues.get_key_value_mut(lock) {
+            if queue.holder != holder {
+                self.held_by.remove(lock, &queue.holder);
+                self.held_by.add(lock, &holder);
+                queue.holder = holder;
+            }
+        }
+    }
+
+    /// Whether an owner may hold a lock that has waiters. `holds`: whether it holds this lock,
+    /// of which nothing is known.
+    pub(super) fn may_be_waited_for(&self, owner: &OwnerId, holds: impl FnMut(&L) -> bool) -> bool {
+        self.held_by.may_hold(owner, holds)
     }
 
     /// The waiter of this number, if it still waits.
@@ -163,6 +173,11 @@ impl<L: Clone + Eq + Hash, R> WaitList<L, R> {
         &self.in_many_places
     }
 
+    /// Whether there are joint waiters.
+    pub fn has_joint(&self) -> bool {
+        self.joint > 0
+    }
+
     /// Whether waiters of the lock `name` hold up a new request. `lock`: the snapshot for
     /// its owner.
     pub fn holds_up<Q: Equivalent<L> + Hash + ?Sized>(
@@ -170,14 +185,52 @@ impl<L: Clone + Eq + Hash, R> WaitList<L, R> {
         name: &Q,
         lock: &Lock,
         owner: &[u8],
-        want: Want,
+        (want, joint): (Want, Joint),
         reservation: Reservation,
     ) -> bool {
         !self.is_empty()
             && !want.is_open_to(lock)
             && self.queue(name).is_some_and(|queue| {
-                queue.holds_up(owner, want, lock.mode(), self.rules.policy, reservation)
+                queue.holds_up(owner, want, joint, lock.mode(), self.rules.policy, reservation)
             })
+    }
+
+    /// Whether other waiters of the lock `name` hold up the waiter `id`, which waits for it.
+    /// `lock`: the snapshot for its owner. `reserved`: the owner that has reserved the lock.
+    pub fn holds_up_waiter<Q: Equivalent<L> + Hash + ?Sized>(
+        &self,
+        name: &Q,
+        lock: &Lock,
+        id: WaiterId,
+        want: Want,
+        reserved: Option<&[u8]>,
+    ) -> bool {
+        !want.is_open_to(lock)
+            && self.queue(name).is_some_and(|queue| {
+                !queue.is_turn(id, want, lock.mode(), self.rules.policy, reserved)
+            })
+    }
+
+    /// Notes that an owner has no hold, or no write hold, on a lock any more. While it had one,
+    /// a place of its joint waiter in this queue may have been open to it, and waited for nobody.
+    pub fn hold_ended<Q: Equivalent<L> + Hash + ?Sized>(&mut self, name: &Q, owner: &[u8]) {
+        if self.joint > 0 {
+            let waits =
+                self.queue(name).is_some_and(|queue| queue.of_owner(owner).next().is_some());
+            let owner = self.owner(owner).filter(|_| waits).cloned();
+            self.to_search.extend(owner);
+        }
+    }
+
+    /// Notes that owners may wait for more owners of this queue than before: all that wait in
+    /// more than one place.
+    pub fn queue_changed<Q: Equivalent<L> + Hash + ?Sized>(&mut self, name: &Q) {
+        if self.joint > 0 {
+            let queue = self.queues.get(name);
+            let owners = queue.into_iter().flat_map(|queue| queue.owners());
+            let many = owners.filter(|owner| self.in_many_places.contains(*owner));
+            self.to_search.extend(many.cloned());
+        }
     }
 
     /// Whether a refused writer may reserve the lock. It may when the lock has no waiters,
@@ -200,10 +253,19 @@ impl<L: Clone + Eq + Hash, R> WaitList<L, R> {
         self.last_id += 1;
         let id = self.last_id;
         let owner = waiter.owner.clone();
+        let joint = Joint::of(&waiter.places);
         for Place { lock, want } in &waiter.places {
-            self.queues.entry(lock.clone()).or_default().push(id, *want, owner.clone());
+            let queue = self.queues.entry(lock.clone()).or_insert_with(|| {
+                self.held_by.add(lock, &Holder::Anybody);
+                Box::default()
+            });
+            queue.push(id, *want, joint, owner.clone());
         }
         self.waiters.insert(id, waiter);
+        if joint != Joint::No {
+            self.joint += 1;
+            self.in_many_places.insert(owner.clone());
+        }
         match self.of_owner.entry(owner) {
             Entry::Vacant(new) => _ = new.insert(Arrivals::One(id, ())),
             Entry::Occupied(mut of_owner) => {
@@ -220,10 +282,12 @@ impl<L: Clone + Eq + Hash, R> WaitList<L, R> {
     /// Removes a waiter from the list and from all its queues.
     pub fn remove(&mut self, id: WaiterId) -> Option<Waiter<L, R>> {
         let waiter = self.waiters.remove(&id)?;
+        self.joint -= usize::from(waiter.is_joint());
         for Place { lock, want } in &waiter.places {
             if let Some(queue) = self.queues.get_mut(lock) {
                 queue.remove(id, *want);
                 if queue.is_empty() {
+                    self.held_by.remove(lock, &queue.holder);
                     self.queues.remove(lock);
                     give_room_back(&mut self.queues);
                 }
@@ -237,6 +301,11 @@ impl<L: Clone + Eq + Hash, R> WaitList<L, R> {
                 self.to_search.remove(owner);
             } else {
                 self.to_search.insert(owner.clone());
+                // Its other waiters in these queues have a later turn now, and stand between
+                // waiters that they did not separate before.
+                for place in &waiter.places {
+                    self.queue_changed(&place.lock);
+                }
             }
         }
         if self.in_many_places.contains(owner) && !self.waits_in_many_places(owner) {
@@ -270,18 +339,8 @@ impl<L: Clone + Eq + Hash, R> WaitList<L, R> {
 }
 
 impl<L, R> Waiter<L, R> {
-    /// A waiter for one lock.
-    pub fn new(owner: OwnerId, lock: L, want: Want, request: R) -> Waiter<L, R> {
-        Waiter { owner, places: SmallVec::from([Place { lock, want }]), request }
-    }
-
-    /// The lock of the waiter's first place.
-    pub fn lock(&self) -> &L {
-        &self.places[0].lock
-    }
-
-    /// The kind of request of the waiter's first place.
-    pub fn want(&self) -> Want {
-        self.places[0].want
+    /// Whether it waits for several locks at once.
+    pub fn is_joint(&self) -> bool {
+        self.places.len() > 1
     }
 }

@@ -5,6 +5,15 @@
 //! was granted a hold. They read locks and report results through the trait [`Locks`]. The
 //! engine implements this trait with keys, timers and clients, the tests with plain values.
 //!
+//! # Joint waiters
+//!
+//! A waiter of several locks ([`Joint`]) has one place in the queue of each of them. It is served
+//! when it is its turn in all queues at once. So it can stand at the head of a queue while that
+//! lock is free. Nobody passes it there, but for readers that join under prefer-readers. Arrivals
+//! are one order over all queues, so joint waiters that hold nothing never wait for each other in
+//! a circle. With holds they can: `order.rs` has the edges. `hold_ended` and `queue_changed`
+//! (`list.rs`) name the owners that wait for more owners because a hold ended.
+//!
 //! # A new policy
 //!
 //! Add the variant to [`Policy`] and answer its two questions: `lets_readers_join` and
@@ -34,6 +43,7 @@ mod arrivals;
 mod cycle;
 mod deadlock;
 mod enter;
+mod holder;
 mod list;
 mod order;
 mod queue;
@@ -43,10 +53,11 @@ mod waiter;
 pub use cycle::Circle;
 pub use deadlock::{circle_through, suspects};
 pub use enter::{enter, Denied};
-pub use list::{Place, Rules, WaitList, Waiter};
+pub use holder::Holder;
+pub use list::{Rules, WaitList, Waiter};
 pub use queue::Queue;
 pub use serve::{serve, serve_holder};
-pub use waiter::{OwnerId, Policy, WaiterId, Want};
+pub use waiter::{Joint, OwnerId, Place, Policy, WaiterId, Want};
 
 use super::Mode;
 use std::hash::Hash;
@@ -63,6 +74,9 @@ pub trait Holders {
 
     /// The holders of the lock. A lock that cannot be read counts as free.
     fn holding(&self, lock: &Self::Lock) -> Holding;
+
+    /// Whether the owner has a live hold on the lock.
+    fn is_holder(&self, lock: &Self::Lock, owner: &OwnerId) -> bool;
 }
 
 /// The holders of a lock, as a search for circles reads them.

@@ -16,12 +16,18 @@
 //! - 8 waits for ann and bob. Once bob's write is removed as well, 7 and 8 stand next to each
 //!   other: readers share a turn unless a writer stands between them, so no
 //!   waiter holds up 8.
+//!
+//! A joint waiter waits for other locks as well. So it may stand at the head of a queue while
+//! the lock is free, and no waiter passes it. A reader behind a joint reader shares its turn,
+//! and still waits for it.
 
 use super::cycle::Blockers;
+use super::queue::joins;
 use super::Holding;
 use super::{OwnerId, Policy, Queue, WaiterId, Want};
 use crate::core::Mode;
 use hashbrown::HashSet;
+use std::ops::Range;
 
 /// When a waiter is served, see the module's text. A smaller turn comes first: the order of
 /// the fields is the order of comparison.
@@ -44,35 +50,84 @@ pub struct Lineup {
     holding: Holding,
     /// Whether the holders were returned.
     holders_returned: bool,
-    /// The owners in this queue that wait in more than one place, with their first waiter of
-    /// each kind, in the order of their turns.
+    /// The owners in this queue that wait in more than one place, or all owners, with their first waiter of
+    /// each kind, in the order of their turns. Joint readers that go as writers are a kind.
     turns: Vec<(Turn, WaiterId, OwnerId)>,
     /// How many of `turns`, from the front, were returned.
     turns_returned: usize,
+    /// The joint readers that arrived before this one were returned.
+    joint_returned: WaiterId,
+    policy: Policy,
+}
+
+impl Lineup {
+    /// Adds the waiting holders. They are returned once; `start` each time.
+    fn add_holders(
+        &mut self,
+        owner: &OwnerId,
+        start: &OwnerId,
+        since: WaiterId,
+        blockers: &mut Blockers,
+    ) {
+        let holders = &self.holding.waiting;
+        if !std::mem::replace(&mut self.holders_returned, true) {
+            holders.iter().filter(|one| *one != owner).for_each(|one| blockers.add(one, since));
+        } else if start != owner && holders.binary_search(start).is_ok() {
+            blockers.add(start, since);
+        }
+    }
+
+    /// Adds the owners with a turn before `limit` that were not returned before.
+    fn add_turns(
+        &mut self,
+        owner: &OwnerId,
+        limit: Turn,
+        since: WaiterId,
+        blockers: &mut Blockers,
+    ) {
+        let rest = self.turns.get(self.turns_returned..).unwrap_or_default();
+        let before = rest.iter().take_while(|(turn, ..)| *turn < limit);
+        for (_, ahead, other) in before {
+            if other != owner {
+                blockers.add(other, since.max(*ahead));
+            }
+            self.turns_returned += 1;
+        }
+    }
 }
 
 impl Queue {
-    /// Prepares a search. `in_many_places`: [`WaitList::in_many_places`](super::WaitList).
+    /// Prepares a search. `in_many_places`: [`WaitList::in_many_places`](super::WaitList); None:
+    /// there are joint waiters. Then no edge is left out because its target waits in one place.
     pub fn line_up(
         &self,
         mut holding: Holding,
-        in_many_places: &HashSet<OwnerId>,
+        in_many_places: Option<&HashSet<OwnerId>>,
         policy: Policy,
     ) -> Lineup {
         let mut turns = Vec::new();
         let mut add_turns = |owner: &OwnerId| {
             for (id, want) in self.first_of_each_kind(owner) {
-                turns.push((own_turn(id, want, policy), id, owner.clone()));
+                turns.push((self.own_turn(id, want, policy), id, owner.clone()));
             }
         };
-        if in_many_places.len() < self.owners().len() {
-            in_many_places.iter().for_each(&mut add_turns);
-        } else {
-            self.owners().filter(|owner| in_many_places.contains(*owner)).for_each(&mut add_turns);
+        match in_many_places {
+            None => self.owners().for_each(&mut add_turns),
+            Some(many) if many.len() < self.owners().len() => many.iter().for_each(&mut add_turns),
+            Some(many) => {
+                self.owners().filter(|owner| many.contains(*owner)).for_each(&mut add_turns);
+            }
         }
         turns.sort_unstable();
         holding.waiting.sort_unstable();
-        Lineup { holding, holders_returned: false, turns, turns_returned: 0 }
+        Lineup {
+            holding,
+            holders_returned: false,
+            turns,
+            turns_returned: 0,
+            joint_returned: 0,
+            policy,
+        }
     }
 
     /// Adds the owners that the waiter `id` of `owner` waits for: waiting holders of the
@@ -103,42 +158,47 @@ impl Queue {
         policy: Policy,
         blockers: &mut Blockers,
     ) {
-        let Lineup { holding, holders_returned, turns, turns_returned } = lineup;
-        let holders = &holding.waiting;
-        let holds = |one: &OwnerId| holders.binary_search(one).is_ok();
-        let Some(since) = self.held_up_since((id, want), owner, holding, policy) else {
-            return;
+        let waiting = |one: &OwnerId| lineup.holding.waiting.binary_search(one).is_ok();
+        let is_open = match lineup.holding.mode {
+            Some(Mode::Write) => want != Want::Upgrade,
+            Some(Mode::Read) => want == Want::Read,
+            None => false,
         };
-        if !std::mem::replace(holders_returned, true) {
-            holders.iter().filter(|one| *one != owner).for_each(|one| blockers.add(one, since));
-        } else if start != owner && holds(start) {
-            blockers.add(start, since);
+        if is_open && waiting(owner) {
+            // The place of a joint waiter whose owner has this lock, and waits for another.
+            return;
         }
+        let is_holder = waiting(owner);
         let turn = self.turn(id, want, owner, policy);
         let limit = self.limit(turn);
-        while let Some((_, ahead, other)) =
-            turns.get(*turns_returned).filter(|(turn, ..)| *turn < limit)
-        {
-            if other != owner {
-                blockers.add(other, id.max(*ahead));
-            }
-            *turns_returned += 1;
+        let held_up = self.held_up_since((id, want), owner, turn, &lineup.holding, policy);
+        let since = match held_up {
+            // A reader that could join the holders under the policy, and cannot since then.
+            Some(since) if joins(want, lineup.holding.mode, policy) => since,
+            None if joins(want, lineup.holding.mode, policy) => return,
+            Some(_) | None => id,
+        };
+        if let Some(since) = held_up {
+            lineup.add_holders(owner, start, since, blockers);
         }
+        let until = self.held_up_by_joint(owner, turn);
+        self.add_joint_readers(owner, start, until, since, lineup, blockers);
+        lineup.add_turns(owner, limit, since, blockers);
         if start != owner {
             for (ahead, want) in self.first_of_each_kind(start) {
-                if own_turn(ahead, want, policy) < limit {
-                    blockers.add(start, ahead.max(id));
+                if self.own_turn(ahead, want, policy) < limit {
+                    blockers.add(start, ahead.max(since));
                 }
             }
         }
         // The owner holds the lock, so waiters ahead may wait for it. One of each kind is enough:
         // the first, which has the earliest turn of its kind.
-        if holds(owner) {
+        if is_holder {
             for want in [Want::Upgrade, Want::Write, Want::Read] {
                 let mut line = self.line(want).iter();
                 if let Some((&ahead, other)) = line.find(|(_, other)| *other != owner) {
-                    if own_turn(ahead, want, policy) < limit {
-                        blockers.add(other, ahead.max(id));
+                    if self.own_turn(ahead, want, policy) < limit {
+                        blockers.add(other, ahead.max(since));
                     }
                 }
             }
@@ -149,10 +209,62 @@ impl Queue {
             if let Some((read, want)) = self.first_of_kind(owner, Want::Read) {
                 let first = self.turn(read, want, owner, policy);
                 if let Some((ahead, other)) = self.writer_between(first, turn) {
-                    blockers.add(other, ahead.max(id).max(read));
+                    blockers.add(other, ahead.max(since).max(read));
                 }
             }
         }
+    }
+
+    /// Adds the owners of the joint readers that arrived before `until`.
+    fn add_joint_readers(
+        &self,
+        owner: &OwnerId,
+        start: &OwnerId,
+        until: WaiterId,
+        since: WaiterId,
+        lineup: &mut Lineup,
+        blockers: &mut Blockers,
+    ) {
+        for other in self.joint_readers_in(lineup.joint_returned..until, lineup.policy) {
+            if other != owner {
+                blockers.add(other, since);
+            }
+        }
+        lineup.joint_returned = until.max(lineup.joint_returned);
+        let mut of_start = self.of_owner(start).filter(|(id, _)| *id < until);
+        if start != owner
+            && of_start
+                .any(|(id, _)| self.joint_readers_in(id..id + 1, lineup.policy).next().is_some())
+        {
+            blockers.add(start, since);
+        }
+    }
+
+    /// The arrival ahead of which a joint reader holds up a reader with this turn, although they
+    /// may share it; 0: none does.
+    fn held_up_by_joint(&self, owner: &[u8], turn: Turn) -> WaiterId {
+        match turn {
+            Turn { shared: false, .. } => 0,
+            // The whole class has one turn, so the arrival of the owner's first reader counts.
+            Turn { class: READERS_LAST, .. } => {
+                self.first_of_kind(owner, Want::Read).map_or(0, |(id, _)| id)
+            }
+            Turn { at, .. } => at,
+        }
+    }
+
+    /// The owners of the joint readers in this range that do not go as writers: those have a turn
+    /// of their own.
+    fn joint_readers_in(
+        &self,
+        arrivals: Range<WaiterId>,
+        policy: Policy,
+    ) -> impl Iterator<Item = &OwnerId> {
+        let range = (arrivals.start < arrivals.end).then(|| self.joint_readers.range(arrivals));
+        let ids = range.into_iter().flatten().filter(move |id| {
+            !policy.puts_writers_first() || !self.goes_as_writer(**id, Want::Read)
+        });
+        ids.filter_map(|id| self.line(Want::Read).get(id))
     }
 
     fn first_of_kind(&self, owner: &[u8], want: Want) -> Option<(WaiterId, Want)> {
@@ -164,7 +276,12 @@ impl Queue {
         owner: &'a [u8],
     ) -> impl Iterator<Item = (WaiterId, Want)> + 'a {
         let kinds = [Want::Upgrade, Want::Read, Want::Write];
-        kinds.into_iter().filter_map(|want| self.first_of_kind(owner, want))
+        let of_kinds = kinds.into_iter().filter_map(|want| self.first_of_kind(owner, want));
+        let joint = (!self.joint_readers.is_empty()).then(|| self.of_owner(owner));
+        let mut joint = joint.into_iter().flatten();
+        let writing =
+            joint.find(|(id, want)| *want == Want::Read && self.goes_as_writer(*id, *want));
+        of_kinds.chain(writing)
     }
 
     /// Since when a waiter waits for the holders: since its own arrival, or since the arrival
@@ -175,6 +292,7 @@ impl Queue {
         &self,
         (id, want): (WaiterId, Want),
         owner: &OwnerId,
+        turn: Turn,
         holding: &Holding,
         policy: Policy,
     ) -> Option<WaiterId> {
@@ -189,7 +307,7 @@ impl Queue {
             return Some(id);
         }
         let first = self.line(Want::Write).keys().next();
-        let writer = first.filter(|first| policy.puts_writers_first() || **first < id);
+        let writer = first.filter(|first| turn.class == READERS_LAST || **first < turn.at);
         upgrade.into_iter().chain(writer).min().map(|ahead| id.max(*ahead))
     }
 
@@ -228,23 +346,27 @@ impl Queue {
     /// The waiter's turn: the earliest of its own and of those that it takes over.
     fn turn(&self, id: WaiterId, want: Want, owner: &OwnerId, policy: Policy) -> Turn {
         let serving = self.of_owner(owner).filter(|(_, other)| serves(*other, want));
-        let turns = serving.map(|(id, want)| own_turn(id, want, policy));
-        turns.fold(own_turn(id, want, policy), Turn::min)
+        let turns = serving.map(|(id, want)| self.own_turn(id, want, policy));
+        turns.fold(self.own_turn(id, want, policy), Turn::min)
+    }
+
+    /// The turn that a waiter would have if its owner had no other waiter.
+    fn own_turn(&self, id: WaiterId, want: Want, policy: Policy) -> Turn {
+        let writers_first = policy.puts_writers_first();
+        let (class, at) = match want {
+            Want::Upgrade => (0, 0),
+            Want::Read if writers_first && !self.goes_as_writer(id, want) => (READERS_LAST, 0),
+            // Under prefer-readers a reader may be served before its turn, together with a
+            // reader that is ahead. But that reader may be removed, so it does not count.
+            Want::Read | Want::Write => (1, id),
+        };
+        let shared = want == Want::Read && (class == READERS_LAST || !writers_first);
+        Turn { class, at, shared }
     }
 }
 
-/// The turn that a waiter would have if its owner had no other waiter.
-fn own_turn(id: WaiterId, want: Want, policy: Policy) -> Turn {
-    let shared = want == Want::Read;
-    let (class, at) = match want {
-        Want::Upgrade => (0, 0),
-        Want::Read if policy.puts_writers_first() => (2, 0),
-        // Under prefer-readers a reader may be served before its turn, together with a
-        // reader that is ahead. But that reader may be removed, so it does not count.
-        Want::Read | Want::Write => (1, id),
-    };
-    Turn { class, at, shared }
-}
+/// The class of the readers under prefer-writers, see [`Turn`].
+const READERS_LAST: u8 = 2;
 
 /// Whether a grant of `granted` also serves a waiter of the same owner that wants `other`.
 fn serves(granted: Want, other: Want) -> bool {

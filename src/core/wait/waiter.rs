@@ -21,6 +21,41 @@ pub enum Want {
     Write,
 }
 
+/// What a waiter waits for: a kind of hold on a lock.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place<L> {
+    /// The lock.
+    pub lock: L,
+    /// The kind of request.
+    pub want: Want,
+}
+
+/// Whether a waiter waits for other locks as well. Such a waiter is called joint: it is granted
+/// all its locks in one step (MLOCK).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Joint {
+    /// It waits for one lock.
+    #[default]
+    No,
+    /// It wants to read all its locks.
+    Reads,
+    /// It wants to write one of its locks at least. Under prefer-writers it goes among the
+    /// writers in all its queues: if it were a reader in one and a writer in another, two
+    /// joint waiters could each be ahead of the other.
+    Writes,
+}
+
+impl Joint {
+    /// Of a request for these places.
+    pub fn of<L>(places: &[Place<L>]) -> Joint {
+        match places {
+            [] | [_] => Joint::No,
+            places if places.iter().any(|place| place.want == Want::Write) => Joint::Writes,
+            _ => Joint::Reads,
+        }
+    }
+}
+
 /// The order of service. A new policy: see the text of the module `core::wait`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Policy {

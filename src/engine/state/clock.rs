@@ -25,7 +25,7 @@ impl Moment {
 
 /// A point in time of the steady clock, in ms. Nobody can set that clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Steady(Millis);
+pub struct Steady(pub(super) Millis);
 
 impl Steady {
     /// The current time of the steady clock.
@@ -71,7 +71,16 @@ pub struct Clock {
     ahead: Millis,
     /// The clocks at the first reading, or when a set clock was last noticed.
     reference: Option<Clocks>,
+    /// The steady clock at the last reading.
+    last_read: Millis,
+    /// How many ms the steady clock is ahead of the wall clock, by `reference`.
+    steady_ahead: Millis,
 }
+
+/// For how long after a reading the steady time follows from the wall clock, in ms. The clocks are
+/// read about ten times a second. If the wall clock is set in between, [`Clock::steady_of`] is wrong
+/// by at most this time, and only until the next reading.
+const LONGEST_UNREAD: Millis = 2_000;
 
 impl Clock {
     /// Compares the clocks with `reference`. If a clock was set since, adjusts `ahead`, replaces
@@ -79,8 +88,10 @@ impl Clock {
     pub fn sync(&mut self, now: Clocks) -> bool {
         let back = self.ms_set_back(now);
         let was_set = back.abs() > SLACK;
+        self.last_read = now.steady.0;
         if was_set || self.reference.is_none() {
             self.reference = Some(now);
+            self.steady_ahead = now.steady.0.wrapping_sub(now.wall);
             self.ahead = self.ahead.saturating_add(back.max(0));
         }
         was_set
@@ -90,6 +101,14 @@ impl Clock {
     /// some ms from now, call `sync` first.
     pub fn moment_of(&self, wall: Millis) -> Moment {
         Moment(wall.saturating_add(self.ahead))
+    }
+
+    /// The time of the steady clock when the wall clock shows `wall`, which is about now. It saves
+    /// reading the steady clock. None: that has to be read, because the last reading is too old or
+    /// the wall clock was set.
+    pub fn steady_of(&self, wall: Millis) -> Option<Steady> {
+        let now = wall.wrapping_add(self.steady_ahead);
+        (now.abs_diff(self.last_read) <= LONGEST_UNREAD as u64).then_some(Steady(now))
     }
 
     /// The ms until `at` is over. 0: it is over now.
@@ -141,6 +160,25 @@ mod tests {
             clock.sync(clocks(WALL + ms + ms % 3, 5_000 + ms));
         }
         assert_eq!(clock.moment_of(WALL), Moment(WALL));
+    }
+
+    #[test]
+    fn a_set_wall_clock_moves_the_steady_time_by_no_more_than_it_says() {
+        let mut clock = Clock::default();
+        assert_eq!(clock.steady_of(WALL), None, "no clock was read yet");
+        clock.sync(clocks(WALL, 5_000));
+        for elapsed in [0, 1, 2_000] {
+            assert_eq!(clock.steady_of(WALL + elapsed), Some(Steady(5_000 + elapsed)));
+        }
+        for step in [-3_600_000, -2_001, 2_001, 3_600_000] {
+            assert_eq!(clock.steady_of(WALL + step), None, "{step}");
+        }
+        assert_eq!(clock.steady_of(WALL - 1_500), Some(Steady(3_500)), "not noticed yet");
+        // A reading notices it.
+        clock.sync(clocks(WALL + 3_600_000, 5_100));
+        assert_eq!(clock.steady_of(WALL + 3_600_007), Some(Steady(5_107)));
+        clock.sync(clocks(WALL, 5_200));
+        assert_eq!(clock.steady_of(WALL + 7), Some(Steady(5_207)));
     }
 
     proptest! {

@@ -1,17 +1,18 @@
 //! Answers to waiters that are not delivered yet.
 
-use super::statistics::{is_deadlock, AnswerKind};
 use super::tracked::Grant;
+use super::wait_end::WaitEnd;
 use super::waiter::Waiter;
 use crate::core::{give_room_back, Millis, WaiterId};
 use crate::engine::error::Error;
 use hashbrown::HashMap;
+use smallvec::SmallVec;
 
 /// The answer to a waiter.
 #[derive(Clone, Debug)]
 pub enum Answer {
-    /// The waiter was granted this.
-    Held(Grant),
+    /// The waiter was granted this, place by place.
+    Held(Grants),
     /// The wait timed out. The holds or the reservation in the way end in so many ms at the latest;
     /// None: never by themselves.
     TimedOut(Option<Millis>),
@@ -19,13 +20,16 @@ pub enum Answer {
     Failed(Error),
 }
 
+/// What a request was granted: one grant for each lock.
+pub type Grants = SmallVec<[Grant; 1]>;
+
 /// A waiter whose answer is in flight.
 pub struct InFlight {
     pub waiter: Waiter,
-    /// What the waiter was granted, if it was.
-    pub grant: Option<Grant>,
-    /// What the statistics count.
-    pub kind: AnswerKind,
+    /// What the waiter was granted, place by place. Empty: nothing.
+    pub grants: Grants,
+    /// How the wait ends if the answer is delivered.
+    pub end: WaitEnd,
 }
 
 /// Answers that were made and not delivered yet.
@@ -53,13 +57,12 @@ impl Deliveries {
 }
 
 impl Answer {
-    /// What the statistics count for this answer.
-    pub fn kind(&self) -> AnswerKind {
+    /// How the wait ends if this answer is delivered.
+    pub fn end(&self) -> WaitEnd {
         match self {
-            Answer::Held(_) => AnswerKind::Granted,
-            Answer::TimedOut(_) => AnswerKind::TimedOut,
-            Answer::Failed(error) if is_deadlock(error) => AnswerKind::Deadlock,
-            Answer::Failed(_) => AnswerKind::Failed,
+            Answer::Held(grants) => WaitEnd::Granted(grants.len() as u64),
+            Answer::TimedOut(_) => WaitEnd::TimedOut,
+            Answer::Failed(error) => WaitEnd::Failed(error.clone()),
         }
     }
 }

@@ -5,11 +5,13 @@
 //! another in one step.
 
 use super::clock::Moment;
+use super::names::{NameEntry, Names};
 use super::readers::Readers;
 use super::slab::Slab;
+use super::tenure::Tenure;
 use crate::core::{Millis, Mode, OwnerId, Token};
 use crate::store::LockRef;
-use hashbrown::{DefaultHashBuilder, HashTable};
+use hashbrown::DefaultHashBuilder;
 use smallvec::SmallVec;
 use std::cell::Cell;
 use std::hash::BuildHasher;
@@ -61,9 +63,13 @@ pub struct Known {
     /// The number of live holds at the last snapshot. If the whole lock lapses, so many holds have
     /// lapsed.
     pub holds: u32,
+    /// Since when it is held. A free lock has a tenure only between its release and its hand-off to
+    /// a waiter, or until the refresh that follows an external change.
+    pub tenure: Tenure,
     /// The mode at the last snapshot. None: the lock was free.
-    pub mode: Option<Mode>,
-    /// The lock came from another name or database, and was not refreshed since.
+    mode: Option<Mode>,
+    /// The holds may have been replaced by others since the last snapshot: the lock came from
+    /// another name or database, its key was deleted or overwritten, or it lapsed.
     pub needs_refresh: bool,
 }
 
@@ -81,6 +87,11 @@ const NEVER: Moment = Moment(Millis::MIN);
 impl Known {
     pub fn name(&self) -> &[u8] {
         &self.name
+    }
+
+    /// The mode at the last snapshot. None: the lock was free.
+    pub fn mode(&self) -> Option<Mode> {
+        self.mode
     }
 
     /// Whether one write hold is all that the lock has.
@@ -141,74 +152,19 @@ pub struct Memory {
     last_found: Cell<Option<Place>>,
     /// Whether a list may be worth packing. `find_sparse` checks it.
     may_be_sparse: bool,
+    /// The number of lists that were begun.
+    lists: u32,
 }
 
 /// The locks of one database.
 #[derive(Default)]
 pub struct Locks {
-    known: Slab<Known>,
+    pub(super) known: Slab<Known>,
     names: Names,
-}
-
-/// The number of tables for names. Each grows and shrinks by itself, so no command waits until all
-/// names have moved.
-const TABLES: usize = 256;
-
-/// Maps a name to an index in the list.
-struct Names([HashTable<NameEntry>; TABLES]);
-
-/// An index in the list, with the hash of the lock's name. With the hash a table can grow without
-/// reading the names.
-#[derive(Clone, Copy, Debug)]
-struct NameEntry {
-    hash: u32,
-    number: u32,
-}
-
-impl Default for Names {
-    fn default() -> Names {
-        Names(std::array::from_fn(|_| HashTable::new()))
-    }
-}
-
-impl Names {
-    fn table(&self, hash: u32) -> &HashTable<NameEntry> {
-        &self.0[hash as usize % TABLES]
-    }
-
-    fn table_mut(&mut self, hash: u32) -> &mut HashTable<NameEntry> {
-        &mut self.0[hash as usize % TABLES]
-    }
-
-    fn add(&mut self, entry: NameEntry) {
-        let table = self.table_mut(entry.hash);
-        table.insert_unique(spread(entry.hash), entry, |entry| spread(entry.hash));
-    }
-
-    fn remove(&mut self, entry: NameEntry) {
-        let table = self.table_mut(entry.hash);
-        let is_same = |other: &NameEntry| other.number == entry.number;
-        if let Ok(entry) = table.find_entry(spread(entry.hash), is_same) {
-            entry.remove();
-        }
-        if table.len() < table.capacity() / 8 {
-            table.shrink_to(2 * table.len(), |entry| spread(entry.hash));
-        }
-    }
-
-    /// Frees one table. False if all are freed.
-    fn drop_table(&mut self) -> bool {
-        let table = self.0.iter_mut().find(|table| table.capacity() > 0);
-        table.map(|table| *table = HashTable::new()).is_some()
-    }
-
-    /// The lock of this entry is at the index `to` now.
-    fn set_number(&mut self, entry: NameEntry, to: u32) {
-        let is_same = |other: &NameEntry| other.number == entry.number;
-        if let Some(entry) = self.table_mut(entry.hash).find_mut(spread(entry.hash), is_same) {
-            entry.number = to;
-        }
-    }
+    /// The number of locks that have a mode.
+    held: usize,
+    /// The number of this list. A walk notices by it that the list was replaced.
+    pub(super) list: u32,
 }
 
 impl Memory {
@@ -244,13 +200,58 @@ impl Memory {
 
     /// The place of a lock, and what is remembered of it. Adds an unknown lock as a free one.
     pub fn entry(&mut self, lock: LockRef<'_>) -> (Place, &mut Known) {
+        let (place, known, _) = self.entry_and_count(lock);
+        (place, known)
+    }
+
+    /// Like [`Memory::entry`], and sets the mode of the lock. Also returns the mode before.
+    pub fn set_mode(
+        &mut self,
+        lock: LockRef<'_>,
+        mode: Option<Mode>,
+    ) -> (Place, &mut Known, Option<Mode>) {
+        let (place, known, held) = self.entry_and_count(lock);
+        let before = std::mem::replace(&mut known.mode, mode);
+        *held = *held + usize::from(mode.is_some()) - usize::from(before.is_some());
+        (place, known, before)
+    }
+
+    /// A known lock may be free, or others may hold it now: forgets its mode and its token. The
+    /// next refresh ends its tenure.
+    pub fn forget_mode(&mut self, lock: LockRef<'_>) {
+        if self.get(lock).is_some() {
+            let (_, known, _) = self.set_mode(lock, None);
+            known.needs_refresh = true;
+            known.forget_token();
+        }
+    }
+
+    /// Another node has a known lock now: forgets its mode and its tenure.
+    pub fn lose(&mut self, lock: LockRef<'_>) {
+        if self.get(lock).is_some() {
+            let (_, known, _) = self.set_mode(lock, None);
+            known.tenure = Tenure::NONE;
+        }
+    }
+
+    /// The number of locks that were held at their last snapshot.
+    pub fn held(&self) -> usize {
+        self.dbs.iter().flatten().map(|locks| locks.held).sum()
+    }
+
+    /// What [`Memory::entry`] returns, and the number of held locks of the database.
+    fn entry_and_count(&mut self, lock: LockRef<'_>) -> (Place, &mut Known, &mut usize) {
         let found = self.find(lock);
         let LockRef { db, name } = lock;
         let index = index(db).unwrap_or(0);
         if self.dbs.len() <= index {
             self.dbs.resize_with(index + 1, || None);
         }
-        let Locks { known, names } = &mut **self.dbs[index].get_or_insert_default();
+        let lists = &mut self.lists;
+        let Locks { known, names, held, .. } = &mut **self.dbs[index].get_or_insert_with(|| {
+            *lists = lists.wrapping_add(1);
+            Box::new(Locks { list: *lists, ..Locks::default() })
+        });
         let number = found.map_or_else(
             |hash| {
                 let number = known.add(Known::new(name, hash));
@@ -261,7 +262,8 @@ impl Memory {
         );
         let place = Place { db, number };
         self.last_found.set(Some(place));
-        (place, known.get_or_insert_with(number, || Known::new(name, hash(&self.hasher, name))))
+        let hasher = &self.hasher;
+        (place, known.get_or_insert_with(number, || Known::new(name, hash(hasher, name))), held)
     }
 
     /// Forgets the last-expiring owners of all locks.
@@ -275,6 +277,7 @@ impl Memory {
         let locks = index(place.db).and_then(|index| self.dbs.get_mut(index)?.as_mut());
         if let Some(locks) = locks {
             if let Some(known) = locks.known.remove(place.number) {
+                locks.held -= usize::from(known.mode.is_some());
                 locks.names.remove(NameEntry { hash: known.hash, number: place.number });
                 self.may_be_sparse |= locks.known.is_sparse();
             }
@@ -333,7 +336,8 @@ impl Memory {
         (moved, locks.known.places())
     }
 
-    fn locks(&self, db: i32) -> Option<&Locks> {
+    /// The locks of a database.
+    pub(super) fn locks(&self, db: i32) -> Option<&Locks> {
         self.dbs.get(index(db)?)?.as_deref()
     }
 
@@ -347,12 +351,12 @@ impl Memory {
         }
         let hash = hash(&self.hasher, name);
         let locks = self.locks(db).ok_or(hash)?;
-        let is_found = |entry: &NameEntry| {
-            let known = || locks.known.get(entry.number);
-            entry.hash == hash && known().is_some_and(|known| known.name.as_slice() == name)
+        let is_it = |number| {
+            let known = locks.known.get(number);
+            known.is_some_and(|known| known.name.as_slice() == name)
         };
-        let entry = locks.names.table(hash).find(spread(hash), is_found).ok_or(hash)?;
-        let place = Place { db, number: entry.number };
+        let number = locks.names.find(hash, is_it).ok_or(hash)?;
+        let place = Place { db, number };
         self.last_found.set(Some(place));
         Ok(place)
     }
@@ -375,6 +379,7 @@ impl Known {
             last_owner: None,
             hash,
             holds: 0,
+            tenure: Tenure::NONE,
             mode: None,
             needs_refresh: false,
         }
@@ -383,11 +388,6 @@ impl Known {
 
 fn hash(hasher: &DefaultHashBuilder, name: &[u8]) -> u32 {
     hasher.hash_one(name) as u32
-}
-
-/// Spreads the 32 bits over 64: the table uses the high bits, too.
-fn spread(hash: u32) -> u64 {
-    u64::from(hash).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 fn index(db: i32) -> Option<usize> {

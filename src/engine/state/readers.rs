@@ -42,6 +42,11 @@ impl Readers {
         self.by_end.last().map(|(_, owner, _)| owner)
     }
 
+    /// The owners, in any order.
+    pub fn owners(&self) -> impl Iterator<Item = &OwnerId> {
+        self.of_owner.keys()
+    }
+
     /// The earliest end. Never, without readers.
     pub fn earliest(&self) -> End {
         self.by_end.first().map_or(End::Never, |(end, ..)| *end)

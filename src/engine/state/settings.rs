@@ -18,6 +18,12 @@ pub struct Settings {
     pub events: Channels,
     /// How announcements are published in a cluster.
     pub cluster_publish: ClusterPublish,
+    /// The log gets waits of so many ms and longer; -1: nothing at all.
+    pub log_slower_than: Millis,
+    /// The log gets locks that were held for so many ms or longer; -1: none.
+    pub log_holds_over: Millis,
+    /// How many entries the log keeps.
+    pub log_max_len: usize,
 }
 
 impl Settings {
@@ -29,6 +35,9 @@ impl Settings {
         fence_ttl: 7 * 24 * 3_600_000,
         events: Channels::Redisson,
         cluster_publish: ClusterPublish::Sharded,
+        log_slower_than: 1_000,
+        log_holds_over: 60_000,
+        log_max_len: 128,
     };
 }
 

@@ -6,6 +6,7 @@
 //! count their answers come to the same numbers.
 
 use super::histogram::Histogram;
+use super::wait_end::WaitEnd;
 use crate::core::Millis;
 use crate::engine::error::Error;
 use crate::engine::request::Acquired;
@@ -33,44 +34,37 @@ pub struct Statistics {
     pub deadlocks: u64,
     /// Holds that were returned because their connection closed.
     pub disconnect_releases: u64,
+    /// For how long locks were held that became free since.
+    pub hold_times: Histogram,
     /// The duration of the longest pass, in µs.
     pub longest_pass: u64,
-}
-
-/// The answer to a waiter, as the statistics count it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AnswerKind {
-    Granted,
-    TimedOut,
-    /// An error that counts as a deadlock, see [`is_deadlock`].
-    Deadlock,
-    /// Another error.
-    Failed,
 }
 
 impl Statistics {
     /// Counts a request by its first answer.
     pub fn answered(&mut self, answer: &Result<Acquired, Error>) {
         match answer {
-            Ok(Acquired::Held(_)) => self.acquired += 1,
+            Ok(Acquired::Held { holds, .. }) => self.acquired += holds,
             Ok(Acquired::Refused(_)) => self.refused += 1,
-            Err(error) if is_deadlock(error) => self.deadlocks += 1,
+            Err(error) if error.is_deadlock() => self.deadlocks += 1,
             Ok(Acquired::Waiting) => self.waited += 1,
             Err(_) => {}
         }
     }
 
-    /// Counts the delivered answer of a waiter. `waited` is in ms.
-    pub fn delivered(&mut self, kind: AnswerKind, waited: Millis) {
-        match kind {
-            AnswerKind::Granted => {
-                self.acquired += 1;
+    /// Counts a wait that is over. `waited` is in ms.
+    pub fn wait_is_over(&mut self, end: &WaitEnd, waited: Millis) {
+        match end {
+            WaitEnd::Granted(holds) => {
+                self.acquired += holds;
                 self.granted_after_waiting += 1;
                 self.wait_times.add(waited);
             }
-            AnswerKind::TimedOut => self.timeouts += 1,
-            AnswerKind::Deadlock => self.deadlocks += 1,
-            AnswerKind::Failed => {}
+            WaitEnd::TimedOut | WaitEnd::Unblocked => self.timeouts += 1,
+            WaitEnd::Failed(error) if error.is_deadlock() => self.deadlocks += 1,
+            // A denied request is counted by its first answer.
+            WaitEnd::Denied(_) => {}
+            WaitEnd::Failed(_) | WaitEnd::Disconnected | WaitEnd::Lost => {}
         }
     }
 
@@ -83,11 +77,6 @@ impl Statistics {
     pub fn count_released(&mut self, holds: u64) {
         self.released = self.released.saturating_add(holds);
     }
-}
-
-/// Whether an error counts as a deadlock.
-pub fn is_deadlock(error: &Error) -> bool {
-    matches!(error, Error::Deadlock(_) | Error::OtherUpgrade(_))
 }
 
 /// How far the sweep is.

@@ -1,6 +1,7 @@
 //! A waiter and its request.
 
 use super::clock::{Moment, Steady};
+use super::log::Blocker;
 use super::memory::LockId;
 use crate::core::wait;
 use crate::engine::request::Terms;
@@ -20,4 +21,6 @@ pub struct WaitRequest {
     pub until: Option<(Steady, Moment)>,
     /// The id of the client.
     pub client: u64,
+    /// What stood in the way when the wait began, for the log.
+    pub blockers: Vec<Blocker>,
 }

@@ -93,7 +93,18 @@ fn walk() -> Vec<(Vec<Vec<u8>>, bool, bool)> {
         commands.iter().map(move |command| (command.words(b"lock", b"me"), true, writes))
     };
     let plain = |line: &str| line.split(' ').map(|word| word.as_bytes().to_vec()).collect();
-    let keyless = ["RWLOCK.QUEUES", "RWLOCK.QUEUES COUNT 1", "RWLOCK.HELP"];
+    let keyless = [
+        "RWLOCK.LIST 0",
+        "RWLOCK.QUEUES",
+        "RWLOCK.QUEUES COUNT 1",
+        "RWLOCK.LOG",
+        "RWLOCK.LOG COUNT 1",
+        "RWLOCK.LOG RESET",
+        "RWLOCK.HOTLOCKS",
+        "RWLOCK.HOTLOCKS COUNT 1",
+        "RWLOCK.HOTLOCKS RESET",
+        "RWLOCK.HELP",
+    ];
     let all: Vec<_> = keyed(&every_command::WRITING, true)
         .chain(keyed(&every_command::READING, false))
         .chain(keyless.map(|line| (plain(line), false, false)))
@@ -146,7 +157,12 @@ fn every_command_asks_for_the_right_to_it_and_to_the_lock() {
 fn allowed(admin: &mut Connection, name: &str) -> BTreeSet<&'static str> {
     let may_run = |command: &&Known| {
         let answer = match (command.key.is_empty(), command.arity.abs()) {
+            (true, 2) => call!(admin, "ACL", "DRYRUN", name, command.name, 0),
             (true, _) => call!(admin, "ACL", "DRYRUN", name, command.name),
+            (false, 6) => {
+                call!(admin, "ACL", "DRYRUN", name, command.name, "me", 1, "READ", 1, "k")
+            }
+            (false, 5) => call!(admin, "ACL", "DRYRUN", name, command.name, "me", "READ", 1, "k"),
             (false, 2) => call!(admin, "ACL", "DRYRUN", name, command.name, "k"),
             (false, 3) => call!(admin, "ACL", "DRYRUN", name, command.name, "k", "me"),
             (false, _) => call!(admin, "ACL", "DRYRUN", name, command.name, "k", "me", 1),

@@ -259,11 +259,9 @@ fn commands_and_words_are_known_in_any_case() {
         for command in every_command::all() {
             assert_ok(call!(con, "FLUSHALL"));
             assert_ok(call!(con, "RWLOCK.WLOCK", "k", "me", 60_000));
-            let words = [command.name, "k"]
-                .into_iter()
-                .chain(command.has_owner.then_some("me"))
-                .chain(command.rest.iter().copied())
-                .map(|word| if word.len() > 2 { spell(word) } else { word.to_owned() });
+            let words = command.words(b"k", b"me");
+            let words = words.iter().map(|word| String::from_utf8_lossy(word));
+            let words = words.map(|word| if word.len() > 2 { spell(&word) } else { word.into() });
             if let Err(error) = send(&mut con, words) {
                 assert!(error_text(&error).starts_with("NOTHELD"), "{}: {error}", command.name);
             }

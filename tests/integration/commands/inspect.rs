@@ -9,8 +9,17 @@ use support::{assert_ok, bytes, call, int, list, map, refused, send, text, wait_
 
 type Picture = BTreeMap<String, Value>;
 
-const FIELDS: [&str; 8] =
-    ["mode", "ttl", "holders", "holders_total", "waiters", "waiters_total", "reserved_by", "fence"];
+const FIELDS: [&str; 9] = [
+    "mode",
+    "ttl",
+    "held",
+    "holders",
+    "holders_total",
+    "waiters",
+    "waiters_total",
+    "reserved_by",
+    "fence",
+];
 
 /// INSPECT, which changes nothing.
 #[track_caller]
@@ -51,6 +60,7 @@ fn a_free_lock_is_free_and_all_else_is_empty() {
     assert_eq!(names, FIELDS.into());
     assert_eq!(text(&picture["mode"]), "free");
     assert_eq!(int(&picture["ttl"]), -2);
+    assert_eq!(int(&picture["held"]), 0);
     assert!(list(&picture["holders"]).is_empty() && list(&picture["waiters"]).is_empty());
     assert_eq!(int(&picture["holders_total"]), 0);
     assert_eq!(int(&picture["waiters_total"]), 0);
@@ -74,7 +84,7 @@ fn readers_and_writers_are_shown_with_their_holds_and_leases() {
     assert_left(&found[0]["ttl"], 900_000);
     assert_left(&found[1]["ttl"], 500_000);
     let names: Vec<&str> = found[0].keys().map(String::as_str).collect();
-    assert_eq!(names, ["holds", "kind", "owner", "session", "ttl"]);
+    assert_eq!(names, ["holds", "kind", "name", "owner", "session", "ttl"]);
     assert_eq!(int(&found[0]["session"]), 0);
 
     assert_eq!(int(call!(con, "RWLOCK.UNLOCK", "k", "bob")), 0);
@@ -222,7 +232,7 @@ fn who_waits_is_shown_in_the_order_of_service() {
             .map(|(owner, kind, at)| (owner.to_owned(), kind.to_owned(), numbers[at]));
     assert_eq!(rows, expected);
     let names: Vec<&str> = waiters[0].keys().map(String::as_str).collect();
-    assert_eq!(names, ["client", "kind", "owner", "timeout", "waited"]);
+    assert_eq!(names, ["client", "kind", "locks", "name", "owner", "timeout", "waited"]);
     let times = |name: &str| -> Vec<i64> { waiters.iter().map(|by| int(&by[name])).collect() };
     assert_left(&waiters[0]["timeout"], 400_000);
     assert_left(&waiters[2]["timeout"], 500_000);

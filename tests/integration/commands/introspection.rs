@@ -18,9 +18,21 @@ pub struct Known {
     pub categories: &'static str,
     /// What it does with its key; empty without one.
     pub key: &'static str,
+    /// Where its keys are, if it has any.
+    place: Place,
 }
 
-pub const COMMANDS: [Known; 10] = [
+/// Where the keys of a command are; its name has position 0.
+#[derive(Clone, Copy, PartialEq)]
+enum Place {
+    First,
+    /// All arguments from this one on.
+    From(i64),
+    /// A number and as many keys behind each of these words, which stand from there on.
+    Clauses(i64, &'static [&'static str]),
+}
+
+pub const COMMANDS: [Known; 16] = [
     Known {
         name: "rwlock.rlock",
         syntax: "key owner lease [BLOCK timeout] [SESSION] [ONCE]",
@@ -28,6 +40,7 @@ pub const COMMANDS: [Known; 10] = [
         flags: "write denyoom blocking",
         categories: "write slow blocking",
         key: "RW access update",
+        place: Place::First,
     },
     Known {
         name: "rwlock.wlock",
@@ -36,6 +49,7 @@ pub const COMMANDS: [Known; 10] = [
         flags: "write denyoom blocking",
         categories: "write slow blocking",
         key: "RW access update",
+        place: Place::First,
     },
     Known {
         name: "rwlock.unlock",
@@ -44,6 +58,7 @@ pub const COMMANDS: [Known; 10] = [
         flags: "write fast",
         categories: "write fast",
         key: "RW access delete",
+        place: Place::First,
     },
     Known {
         name: "rwlock.renew",
@@ -52,6 +67,7 @@ pub const COMMANDS: [Known; 10] = [
         flags: "write fast",
         categories: "write fast",
         key: "RW access update",
+        place: Place::First,
     },
     Known {
         name: "rwlock.upgrade",
@@ -60,6 +76,7 @@ pub const COMMANDS: [Known; 10] = [
         flags: "write denyoom blocking",
         categories: "write slow blocking",
         key: "RW access update",
+        place: Place::First,
     },
     Known {
         name: "rwlock.downgrade",
@@ -68,6 +85,36 @@ pub const COMMANDS: [Known; 10] = [
         flags: "write fast",
         categories: "write fast",
         key: "RW access update",
+        place: Place::First,
+    },
+    Known {
+        name: "rwlock.mlock",
+        syntax: "owner lease [READ numkeys key [key ...]] [WRITE numkeys key [key ...]] \
+                 [BLOCK timeout] [SESSION] [ONCE] [FENCE]",
+        arity: -6,
+        flags: "write denyoom blocking movablekeys",
+        categories: "write slow blocking",
+        key: "RW access update incomplete",
+        place: Place::Clauses(3, &["READ", "WRITE"]),
+    },
+    Known {
+        name: "rwlock.munlock",
+        syntax: "owner [READ numkeys key [key ...]] [WRITE numkeys key [key ...]] \
+                 [ALL numkeys key [key ...]]",
+        arity: -5,
+        flags: "write movablekeys",
+        categories: "write slow",
+        key: "RW access delete incomplete",
+        place: Place::Clauses(2, &["READ", "WRITE", "ALL"]),
+    },
+    Known {
+        name: "rwlock.mrenew",
+        syntax: "owner lease key [key ...]",
+        arity: -4,
+        flags: "write",
+        categories: "write slow",
+        key: "RW access update",
+        place: Place::From(3),
     },
     Known {
         name: "rwlock.forceunlock",
@@ -76,6 +123,7 @@ pub const COMMANDS: [Known; 10] = [
         flags: "write",
         categories: "write slow dangerous",
         key: "RW access delete",
+        place: Place::First,
     },
     Known {
         name: "rwlock.inspect",
@@ -84,6 +132,16 @@ pub const COMMANDS: [Known; 10] = [
         flags: "readonly",
         categories: "read slow",
         key: "RO access",
+        place: Place::First,
+    },
+    Known {
+        name: "rwlock.list",
+        syntax: "cursor [MATCH pattern] [HELD milliseconds] [COUNT count]",
+        arity: -2,
+        flags: "readonly",
+        categories: "read slow",
+        key: "",
+        place: Place::First,
     },
     Known {
         name: "rwlock.queues",
@@ -92,6 +150,25 @@ pub const COMMANDS: [Known; 10] = [
         flags: "readonly",
         categories: "read slow",
         key: "",
+        place: Place::First,
+    },
+    Known {
+        name: "rwlock.log",
+        syntax: "[COUNT count | RESET]",
+        arity: -1,
+        flags: "readonly",
+        categories: "read slow",
+        key: "",
+        place: Place::First,
+    },
+    Known {
+        name: "rwlock.hotlocks",
+        syntax: "[COUNT count | RESET]",
+        arity: -1,
+        flags: "readonly",
+        categories: "read slow",
+        key: "",
+        place: Place::First,
     },
     Known {
         name: "rwlock.help",
@@ -100,6 +177,7 @@ pub const COMMANDS: [Known; 10] = [
         flags: "loading stale fast",
         categories: "fast",
         key: "",
+        place: Place::First,
     },
 ];
 
@@ -124,22 +202,27 @@ fn syntax(argument: &Value) -> String {
             choices.iter().map(syntax).collect::<Vec<_>>().join(" | ")
         }
         ("key", None) => {
-            assert_eq!(int(&argument["key_spec_index"]), 0);
             assert_eq!(name, "key");
             name.clone()
+        }
+        ("block", Some(token)) => {
+            let within = list(&argument["arguments"]);
+            let within: Vec<_> = within.iter().map(syntax).collect();
+            format!("{token} {}", within.join(" "))
         }
         ("string", None) => {
             assert_eq!(name, "owner");
             name.clone()
         }
         ("integer", None) => {
-            assert_eq!(name, "lease");
+            assert!(["lease", "numkeys", "cursor"].contains(&name.as_str()), "{name}");
             name.clone()
         }
-        ("integer", Some(token)) => format!("{token} {name}"),
+        ("integer" | "pattern", Some(token)) => format!("{token} {name}"),
         other => panic!("argument {name} is {other:?}"),
     };
-    let flags = argument.get("flags").map(texts).unwrap_or_default();
+    let mut flags = argument.get("flags").map(texts).unwrap_or_default();
+    let inner = if flags.remove("multiple") { format!("{inner} [{inner} ...]") } else { inner };
     if flags.contains("optional") {
         assert_eq!(flags.len(), 1);
         format!("[{inner}]")
@@ -215,7 +298,12 @@ fn command_info_tells_arity_flags_and_how_the_key_is_used() {
         assert_eq!(flags, words(command.flags), "{}", command.name);
         let categories = Categories::of(&server).of_command(command);
         assert_eq!(texts(&info[6]), categories, "{}", command.name);
-        let keys = if command.key.is_empty() { [0, 0, 0] } else { [1, 1, 1] };
+        let keys = match command.place {
+            _ if command.key.is_empty() => [0, 0, 0],
+            Place::First => [1, 1, 1],
+            Place::From(first) => [first, -1, 1],
+            Place::Clauses(..) => [0, 0, 0],
+        };
         assert_eq!([3, 4, 5].map(|at: usize| int(&info[at])), keys, "{}", command.name);
 
         let specs = list(&info[8]);
@@ -223,19 +311,41 @@ fn command_info_tells_arity_flags_and_how_the_key_is_used() {
             assert!(specs.is_empty());
             continue;
         }
+        if let Place::Clauses(from, words) = command.place {
+            check_clauses(command, &specs, from, words);
+            continue;
+        }
         assert_eq!(specs.len(), 1);
         let spec = map(&specs[0]);
         assert_eq!(texts(&spec["flags"]), words(command.key), "{}", command.name);
         let begin = map(&spec["begin_search"]);
         assert_eq!(text(&begin["type"]), "index");
-        assert_eq!(int(&map(&begin["spec"])["index"]), 1);
+        assert_eq!(int(&map(&begin["spec"])["index"]), keys[0]);
         let find = map(&spec["find_keys"]);
         assert_eq!(text(&find["type"]), "range");
         let range = map(&find["spec"]);
+        let last = if command.place == Place::First { 0 } else { -1 };
         assert_eq!(
             [int(&range["lastkey"]), int(&range["keystep"]), int(&range["limit"])],
-            [0, 1, 0]
+            [last, 1, 0]
         );
+    }
+}
+
+/// A key spec for each word. They are said to be incomplete, so that clients ask the server:
+/// a lock can have the name of a word.
+fn check_clauses(command: &Known, specs: &[Value], from: i64, clauses: &[&str]) {
+    assert_eq!(specs.len(), clauses.len(), "{}", command.name);
+    for (spec, word) in specs.iter().map(map).zip(clauses) {
+        assert_eq!(texts(&spec["flags"]), words(command.key), "{}", command.name);
+        let begin = map(&spec["begin_search"]);
+        assert_eq!(text(&begin["type"]), "keyword");
+        let keyword = map(&begin["spec"]);
+        assert_eq!((text(&keyword["keyword"]).as_str(), int(&keyword["startfrom"])), (*word, from));
+        let find = map(&spec["find_keys"]);
+        assert_eq!(text(&find["type"]), "keynum");
+        let number = map(&find["spec"]);
+        assert_eq!(["keynumidx", "firstkey", "keystep"].map(|name| int(&number[name])), [0, 1, 1]);
     }
 }
 
@@ -244,7 +354,8 @@ fn the_key_of_a_call_can_be_asked_for() {
     let server = Server::builder().start();
     let mut con = server.connection();
     let key = b"\0\xffk";
-    for command in COMMANDS.iter().filter(|command| !command.key.is_empty()) {
+    let with_key = |command: &&Known| !command.key.is_empty() && command.place == Place::First;
+    for command in COMMANDS.iter().filter(with_key) {
         let name = command.name.to_uppercase();
         let keys = list(call!(con, "COMMAND", "GETKEYS", &name, key, "me", 60_000));
         // Those with a fixed arity have three arguments, the others at most.
@@ -263,13 +374,16 @@ fn every_documented_option_is_accepted_and_every_argument_needed() {
     let mut con = server.connection();
     for command in &COMMANDS {
         // The fixed arguments, and each optional part.
-        let (fixed, options) = match command.syntax.split_once('[') {
+        let syntax = command.syntax.replace(" [key ...]", "");
+        let (fixed, options) = match syntax.split_once('[') {
             Some((fixed, rest)) => (fixed, rest.trim_end_matches(']')),
-            None => (command.syntax, ""),
+            None => (syntax.as_str(), ""),
         };
         let value = |word: &str| match word {
             "key" => "k".to_owned(),
             "owner" => "me".to_owned(),
+            "numkeys" => "1".to_owned(),
+            "cursor" => "0".to_owned(),
             "lease" | "milliseconds" | "count" | "timeout" => "60000".to_owned(),
             word => word.to_owned(),
         };
@@ -279,6 +393,9 @@ fn every_documented_option_is_accepted_and_every_argument_needed() {
         for option in parts {
             let mut call: Vec<String> = fixed.clone();
             call.extend(option.split_whitespace().map(value));
+            if matches!(command.place, Place::Clauses(..)) && !option.starts_with("WRITE") {
+                call.extend(["WRITE", "1", "other"].map(str::to_owned));
+            }
             if let Err(error) = support::send(&mut con, &call) {
                 let error = support::error_text(&error);
                 assert!(error.starts_with("NOTHELD"), "{call:?}: {error}");

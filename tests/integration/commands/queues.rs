@@ -106,7 +106,7 @@ fn inspect_tells_all_about_each_waiter() {
     for (waiter, (owner, kind, timeout, client)) in waiters.iter().zip(expected) {
         let waiter = map(waiter);
         let fields: Vec<&str> = waiter.keys().map(String::as_str).collect();
-        assert_eq!(fields, ["client", "kind", "owner", "timeout", "waited"]);
+        assert_eq!(fields, ["client", "kind", "locks", "name", "owner", "timeout", "waited"]);
         assert_eq!(text(&waiter["owner"]), owner);
         assert_eq!(text(&waiter["kind"]), kind);
         assert_eq!(int(&waiter["client"]), client);
@@ -149,6 +149,7 @@ fn looking_changes_nothing() {
     for _ in 0..3 {
         call!(other, "RWLOCK.INSPECT", "k").expect("inspect");
         call!(other, "RWLOCK.QUEUES").expect("queues");
+        call!(other, "RWLOCK.LIST", 0).expect("list");
     }
     // Nor does one more who waits.
     let _second = Crowd::on(&server).waits("RLOCK k b 100000 BLOCK 0");

@@ -1,7 +1,9 @@
 //! Keyspace notifications of the module's own.
 
 use support::observe::{run, Subscriber};
-use support::{assert_ok, call, int, list, text, wait_synced, wait_until, Crowd, Server};
+use support::{
+    assert_error, assert_ok, call, int, list, text, wait_synced, wait_until, Client, Crowd, Server,
+};
 
 /// What is done to the lock `k`, and the events that it raises. `PASS` waits
 /// until the lock is free, `DEL a b` ends leases by hand.
@@ -26,7 +28,7 @@ const EVENTS: [(&str, &str); 29] = [
     ("RLOCK k a 60000; WLOCK k b 60000 RESERVE 60000; RENEW k a 90000", "acquire"),
     ("UNLOCK k a; RENEW k a 60000; DOWNGRADE k a 1000; FORCEUNLOCK k", ""),
     ("RLOCK k a 60000; FORCEUNLOCK k WRITE; UNLOCK k b; UNLOCK k a WRITE", "acquire"),
-    ("INSPECT k; QUEUES; HELP", ""),
+    ("INSPECT k; QUEUES; LOG; LOG RESET; HOTLOCKS; HOTLOCKS RESET; HELP", ""),
     (
         "WLOCK k a 60000; WLOCK k b 60000 RESERVE 60000; UNLOCK k a; FORCEUNLOCK k",
         "acquire release",
@@ -119,20 +121,21 @@ fn a_grant_after_waiting_is_an_event_behind_the_release() {
     crowd.gives("UNLOCK k h", 1);
     first.granted();
     second.granted();
-    expect(&["acquire", "release", "acquire", "acquire"]);
+    expect(&["acquire", "wait", "release", "acquire", "acquire"]);
     crowd.gives("UNLOCK k a", 0);
     crowd.gives("UNLOCK k b", 1);
     writer.granted();
     expect(&["release", "release", "acquire"]);
     // A waiter that leaves, and one whose time is up.
     drop(crowd.waits("WLOCK k x 100000 BLOCK 0"));
+    wait_until("nobody waits", || list(crowd.plain("RWLOCK.QUEUES")).is_empty());
     let mut short = crowd.waits("WLOCK k y 100000 BLOCK 500");
     short.refused();
     // A lapse that lets one in.
     let mut next = crowd.waits("WLOCK k n 100000 BLOCK 0");
     crowd.plain("PEXPIRE k 20");
     next.granted();
-    expect(&["expire", "acquire"]);
+    expect(&["wait", "wait", "wait", "expire", "acquire"]);
     // A session closes.
     crowd.gives("UNLOCK k n", 1);
     let mut session = crowd.client();
@@ -140,6 +143,44 @@ fn a_grant_after_waiting_is_an_event_behind_the_release() {
     session.granted();
     drop(session);
     expect(&["release", "acquire", "release"]);
+}
+
+#[test]
+fn the_first_that_waits_for_a_held_lock_is_an_event() {
+    let server = Server::builder().config("notify-keyspace-events", "Kd").start();
+    let mut crowd = Crowd::on(&server);
+    let mut subscriber = Subscriber::pattern(&server, b"__keyspace@0__:*");
+    let mut expect = |expected: &[(&str, &str)]| {
+        for (key, event) in expected {
+            let (channel, name) = subscriber.message();
+            let channel = String::from_utf8(channel).expect("a name");
+            assert_eq!(channel, format!("__keyspace@0__:{key}"));
+            assert_eq!(name, format!("rwlock.{event}"));
+        }
+    };
+    crowd.ok("RLOCK k h 100000");
+    crowd.ok("RLOCK k b 100000");
+    expect(&[("k", "acquire"), ("k", "acquire")]);
+    // A refusal is no wait, and neither is a request that would wait for itself.
+    crowd.refused("WLOCK k a 100000");
+    assert_error(crowd.run("WLOCK k h 100000 BLOCK 0"), "DEADLOCK");
+    let first = crowd.waits("WLOCK k a 100000 BLOCK 0");
+    expect(&[("k", "wait")]);
+    // Only the first. When the queue was empty in between, the next is the first again.
+    drop(crowd.waits("RLOCK k c 100000 BLOCK 0"));
+    drop(first);
+    wait_until("nobody waits", || list(crowd.plain("RWLOCK.QUEUES")).is_empty());
+    let mut upgrade = crowd.waits("UPGRADE k b 100000 BLOCK 0");
+    expect(&[("k", "wait")]);
+    crowd.gives("UNLOCK k h", 0);
+    upgrade.granted();
+    expect(&[("k", "release"), ("k", "acquire")]);
+    // Of several locks only those that are held, and that had no waiter.
+    let mut several = Client::waits(&server, "MLOCK a 100000 READ 1 l WRITE 2 k m BLOCK 0");
+    expect(&[("k", "wait")]);
+    crowd.gives("UNLOCK k b ALL", 1);
+    several.granted();
+    expect(&[("k", "release"), ("l", "acquire"), ("k", "acquire"), ("m", "acquire")]);
 }
 
 #[test]

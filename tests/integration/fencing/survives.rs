@@ -54,7 +54,7 @@ fn over_a_crash_that_loses_the_last_writes() {
     let mut before = take_and_give_back(&server);
     for save in [true, false, true, false] {
         if save {
-            assert_ok(run(&mut server.connection(), "SAVE"));
+            server.save();
         }
         let saved = last(&server);
         for _ in 0..100 {

@@ -141,6 +141,16 @@ fn a_replica_stops_while_it_writes_the_file_of_what_it_received() {
 }
 
 #[test]
+fn a_server_saves_while_a_child_still_writes_a_file() {
+    let server = Server::builder().config("rdb-key-save-delay", 10_000).start();
+    for number in 0..20 {
+        assert_ok(call!(server.connection(), "SET", number, "value"));
+    }
+    call!(server.connection(), "BGSAVE").expect("it begins");
+    server.save();
+}
+
+#[test]
 fn a_directory_passes_to_a_server_without_the_module() {
     let mut server = Server::builder().save_rdb().start();
     assert_ok(call!(server.connection(), "SET", "key", "value"));

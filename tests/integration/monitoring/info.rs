@@ -13,7 +13,7 @@ use support::{
 };
 
 /// All fields, without those that are there only at times.
-pub const FIELDS: [&str; 19] = [
+pub const FIELDS: [&str; 23] = [
     "version",
     "acquired",
     "refused",
@@ -27,9 +27,13 @@ pub const FIELDS: [&str; 19] = [
     "lapsed",
     "deadlocks",
     "disconnect_releases",
+    "held_locks",
     "waiters",
     "queues",
     "session_holds",
+    "hold_ms_p50",
+    "hold_ms_p99",
+    "hold_ms_max",
     "sweep",
     "sweep_percent",
     "pass_us_max",

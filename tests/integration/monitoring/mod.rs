@@ -3,4 +3,5 @@
 pub mod figures;
 pub mod info;
 mod memory_returns;
+mod night;
 mod pages;

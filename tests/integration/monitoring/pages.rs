@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use redis::Value;
+use redis::{Connection, Value};
 
 use crate::monitoring::info::FIELDS;
 use support::observe::run;
-use support::{call, list, text, wait_until, Server};
+use support::{assert_ok, call, int, list, map, text, wait_until, Server};
 
 fn doc(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs").join(name);
@@ -42,10 +42,33 @@ fn server_with_all_fields() -> Server {
 
 /// What the exporter's script gives, names and values in turn.
 fn script_values(server: &Server) -> BTreeMap<String, String> {
+    script_values_on(&mut server.connection())
+}
+
+fn script_values_on(con: &mut Connection) -> BTreeMap<String, String> {
     let script = doc("rwlock-exporter.lua");
-    let values = list(call!(server.connection(), "EVAL_RO", script, 0));
+    let values = list(call!(con, "EVAL_RO", script, 0));
     let texts: Vec<String> = values.into_iter().map(text).collect();
+    assert_eq!(texts.len() % 2, 0, "{texts:?}");
     texts.chunks(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect()
+}
+
+/// What the script's values are called, after somebody waited for the lock `orders`.
+fn script_names(server: &Server) -> BTreeSet<String> {
+    wait_in_vain(server, "orders", 20);
+    script_values(server).into_keys().collect()
+}
+
+/// The same without the names of locks.
+fn script_words(server: &Server) -> BTreeSet<String> {
+    let names = script_names(server);
+    names.iter().filter_map(|name| name.split(':').next()).map(str::to_owned).collect()
+}
+
+fn wait_in_vain(server: &Server, lock: &str, ms: u64) {
+    let mut con = server.connection();
+    call!(con, "RWLOCK.WLOCK", lock, "holder", 60000).expect("granted");
+    call!(con, "RWLOCK.WLOCK", lock, "waiter", 60000, "BLOCK", ms).expect("timed out");
 }
 
 #[test]
@@ -59,10 +82,25 @@ fn every_field_is_documented_and_no_other() {
     });
     assert_eq!(documented.len(), FIELDS.len() + 1, "one is there twice");
     // The page tells of no other, wherever; one lock's last token is a key.
-    let scripts: BTreeSet<String> = script_values(&server).into_keys().collect();
+    let scripts = script_words(&server);
     for word in words(&page.replace(":rwlock_fence", ""), "rwlock_") {
         assert!(info.contains_key(&word) || scripts.contains(&word), "{word}");
     }
+}
+
+#[test]
+fn the_section_begins_as_the_page_shows() {
+    let server = Server::builder().start();
+    let page = doc("monitoring.md");
+    let (_, sample) = page.split_once("\n```text\n# rwlock\n").expect("the sample");
+    let (sample, _) = sample.split_once("\n…\n```\n").expect("its end");
+    let section = text(call!(server.connection(), "INFO", "rwlock"));
+    let name = |line: &str| line.split(':').next().unwrap_or_default().to_owned();
+    let begins: Vec<String> = section.lines().skip(1).map(name).collect();
+    let shown: Vec<String> = sample.lines().map(name).collect();
+    assert_eq!(section.lines().next(), Some("# rwlock"));
+    assert_eq!(shown, begins[..shown.len()]);
+    assert!(shown.len() > 2 && section.contains(sample.lines().next().unwrap_or_default()));
 }
 
 #[test]
@@ -92,11 +130,67 @@ fn the_exporters_script_gives_the_figures_as_numbers() {
     assert_eq!(given["rwlock_warned"], "0");
 }
 
+/// The script's values of locks, without the beginning of their names.
+fn hot_locks(values: &BTreeMap<String, String>) -> BTreeMap<&str, &str> {
+    let named = values.iter().filter_map(|(name, value)| {
+        Some((name.strip_prefix("rwlock_hot_wait_ms:")?, value.as_str()))
+    });
+    named.collect()
+}
+
+#[test]
+fn the_exporters_script_gives_the_ten_locks_that_were_waited_for_longest() {
+    let server = Server::builder().start();
+    let mut con = server.connection();
+    assert!(hot_locks(&script_values(&server)).is_empty());
+    for number in 0..12 {
+        wait_in_vain(&server, &format!("lock:{number}"), 20 + 20 * number);
+    }
+    let listed = list(call!(con, "RWLOCK.HOTLOCKS"));
+    let listed: BTreeMap<String, String> = listed
+        .iter()
+        .map(map)
+        .map(|lock| (format!("db0:{}", text(&lock["key"])), int(&lock["total"]).to_string()))
+        .collect();
+    let values = script_values(&server);
+    let given = hot_locks(&values);
+    assert_eq!(given.len(), 10);
+    assert!(given.iter().all(|(name, total)| listed[*name] == *total), "{given:?} {listed:?}");
+
+    // What no label may be, or is too long for one.
+    let long = format!("b\u{fc}\n{}", "x".repeat(200));
+    wait_in_vain(&server, &long, 500);
+    let shown = format!("db0:b\\xc3\\xbc\\x0a{}...", "x".repeat(96));
+    assert!(hot_locks(&script_values(&server)).contains_key(shown.as_str()));
+}
+
+/// It gives what its user may know.
+#[test]
+fn the_exporters_script_needs_no_right_to_list_locks() {
+    let server = Server::builder().start();
+    wait_in_vain(&server, "orders", 20);
+    let mut admin = server.connection();
+    let mut values_of = |rules: &str| {
+        let set = format!("ACL SETUSER exporter reset on >secret +info +eval +eval_ro {rules}");
+        run(&mut admin, &set).expect("set");
+        let mut con = server.connection();
+        assert_ok(call!(con, "AUTH", "exporter", "secret"));
+        script_values_on(&mut con)
+    };
+    for rules in ["", "+rwlock.hotlocks", "+rwlock.hotlocks ~other"] {
+        let values = values_of(rules);
+        assert_eq!(values["rwlock_timeouts"], "1", "{rules}");
+        assert!(hot_locks(&values).is_empty(), "{rules}");
+    }
+    let values = values_of("+rwlock.hotlocks %R~*");
+    assert_eq!(hot_locks(&values).into_keys().collect::<Vec<_>>(), ["db0:orders"]);
+}
+
 #[test]
 fn the_page_names_every_metric_of_the_script() {
     let server = Server::builder().start();
     let page = doc("monitoring.md");
-    for name in script_values(&server).into_keys() {
+    for name in script_names(&server) {
         let field = server.info("rwlock").contains_key(&name);
         let row = format!("| `redis_script_values{{key=\"{name}\"}}` |");
         assert!(field || page.contains(&row), "{name} is no field, and has no row");
@@ -143,15 +237,15 @@ fn the_dashboard_is_one_and_shows_what_the_page_lists() {
     let metrics: BTreeSet<String> =
         cells(&page, "## Prometheus").iter().flat_map(|cell| words(cell, "redis_")).collect();
     assert!(metrics.len() > 10, "{metrics:?}");
-    let values = script_values(&server);
+    let known = script_words(&server);
     let (mut shown, mut keys) = (BTreeSet::new(), BTreeSet::new());
     for expression in expressions(&server) {
         shown.extend(words(&expression, "redis_"));
         keys.extend(words(&expression, "rwlock_"));
     }
     assert!(shown.is_subset(&metrics), "{:?}", shown.difference(&metrics));
-    let known = values.keys().cloned().collect();
     assert!(keys.is_subset(&known), "{:?}", keys.difference(&known));
+    assert!(keys.contains("rwlock_hot_wait_ms"), "{keys:?}");
     // Whatever grows is worth a look, and so is what is now.
     for name in FIELDS.iter().filter(|name| !["version", "sweep"].contains(name)) {
         assert!(keys.contains(&format!("rwlock_{name}")), "{name} is not shown");
@@ -162,14 +256,17 @@ fn the_dashboard_is_one_and_shows_what_the_page_lists() {
 fn alerts_are_made_of_what_there_is() {
     let server = Server::builder().start();
     let page = doc("monitoring.md");
-    let (_, alerts) = page.split_once("\n## Alerts\n").expect("alerts");
-    let alerts = alerts.split("\n## ").next().unwrap_or_default();
+    let alerts = doc("alerts.yml");
+    let names = alerts.lines().filter_map(|line| line.trim().strip_prefix("- alert: "));
+    let names: Vec<&str> = names.collect();
+    assert!(names.len() > 8, "{names:?}");
+    assert_eq!(names, cells(&page, "## Alerts"), "the page lists the same, in the same order");
     let metrics: BTreeSet<String> =
         cells(&page, "## Prometheus").iter().flat_map(|cell| words(cell, "redis_")).collect();
-    let used = words(alerts, "redis_");
+    let used = words(&alerts.replace("redis_exporter", ""), "redis_");
     assert!(used.is_subset(&metrics), "{:?}", used.difference(&metrics));
-    let known: BTreeSet<String> = script_values(&server).into_keys().collect();
-    let keys = words(alerts, "rwlock_");
+    let known = script_words(&server);
+    let keys = words(&alerts, "rwlock_");
     assert!(keys.len() >= 8 && keys.is_subset(&known), "{:?}", keys.difference(&known));
     // Commands, as the server names them.
     for part in page.split("cmd=\"").skip(1) {
@@ -199,4 +296,28 @@ fn the_server_counts_calls_and_errors_of_the_module() {
     assert_eq!([count("wlock", "calls"), count("wlock", "failed_calls")], [4, 0]);
     assert_eq!([count("unlock", "calls"), count("unlock", "failed_calls")], [1, 1]);
     assert_eq!(server.info("errorstats")["errorstat_NOTHELD"], "count=1");
+}
+
+/// The examples' test cannot compare CLIENT LIST: each of its numbers varies.
+#[test]
+fn a_line_of_client_list_begins_as_the_page_shows() {
+    let server = Server::builder().start();
+    let mut con = server.connection();
+    assert_ok(call!(con, "CLIENT", "SETNAME", "nightly-report"));
+    let id = int(call!(con, "CLIENT", "ID"));
+    let told = text(call!(con, "CLIENT", "LIST", "ID", id));
+    let page = doc("monitoring.md");
+    let (_, line) = page.split_once("\n    redis> CLIENT LIST ID 7\n    ").expect("the command");
+    let shown = line.split(" …\n").next().unwrap_or_default();
+    let names = |line: &str| -> Vec<String> {
+        line.split(' ').filter_map(|field| field.split('=').next()).map(str::to_owned).collect()
+    };
+    let shown_names = names(shown);
+    assert!(shown_names.len() > 5 && names(&told).starts_with(&shown_names), "{told}");
+    for line in [shown, &told] {
+        assert!(
+            line.contains(" addr=127.0.0.1:") && line.contains(" name=nightly-report "),
+            "{line}"
+        );
+    }
 }

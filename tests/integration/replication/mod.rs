@@ -3,6 +3,7 @@
 mod async_loading;
 mod crash;
 mod failover;
+mod joint;
 mod persistence;
 mod propagation;
 mod replicas;

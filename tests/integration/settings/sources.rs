@@ -24,7 +24,7 @@ struct Setting {
     said: &'static str,
 }
 
-const SETTINGS: [Setting; 6] = [
+const SETTINGS: [Setting; 9] = [
     Setting {
         name: "policy",
         default: "fifo",
@@ -72,6 +72,30 @@ const SETTINGS: [Setting; 6] = [
         wrong: &["local", "yes"],
         allowed: "it must be sharded or global",
         said: "must be one of the following: sharded, global",
+    },
+    Setting {
+        name: "log-slower-than",
+        default: "1000",
+        values: ["-1", "1000000000000000"],
+        wrong: &["-2", "1000000000000001", "1s", "-0"],
+        allowed: "it must be a whole number from -1 to 1000000000000000",
+        said: "must be between -1 and 1000000000000000 inclusive",
+    },
+    Setting {
+        name: "log-holds-over",
+        default: "60000",
+        values: ["-1", "0"],
+        wrong: &["-2", "1000000000000001", "1m"],
+        allowed: "it must be a whole number from -1 to 1000000000000000",
+        said: "must be between -1 and 1000000000000000 inclusive",
+    },
+    Setting {
+        name: "log-max-len",
+        default: "128",
+        values: ["0", "100000"],
+        wrong: &["-1", "100001", "all"],
+        allowed: "it must be a whole number from 0 to 100000",
+        said: "must be between 0 and 100000 inclusive",
     },
 ];
 
@@ -189,7 +213,9 @@ fn a_wrong_argument_is_named_in_one_line_and_nothing_is_loaded() {
     }
     let twice = "argument 'policy' is given twice";
     cases.push(("policy fifo max-waiters 7 policy fifo".to_owned(), twice.to_owned()));
-    let names = "policy, deadlock-detection, max-waiters, fence-ttl, events or cluster-publish";
+    let names: Vec<&str> = SETTINGS.iter().map(|setting| setting.name).collect();
+    let (last, others) = names.split_last().expect("some settings");
+    let names = format!("{} or {last}", others.join(", "));
     cases.push(("nonsense 7".into(), format!("unknown argument 'nonsense': it must be {names}")));
     cases.push(("nonsense".into(), format!("unknown argument 'nonsense': it must be {names}")));
 
@@ -347,4 +373,26 @@ fn the_page_of_settings_tells_what_the_server_tells() {
     }
     assert_eq!(page.matches("\n| [`").count(), SETTINGS.len());
     assert_eq!(page.matches("\n## ").count(), SETTINGS.len() + 2, "a section for each, and two");
+}
+
+/// The arguments of `loadmodule` on the page, and what CONFIG REWRITE makes of them.
+#[test]
+fn the_lines_on_the_page_of_settings_have_the_same_effect() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/settings.md");
+    let page = fs::read_to_string(page).expect("read the page");
+    let loaded = "    loadmodule /usr/lib/redis/modules/librwlock.so ";
+    let arguments = page.lines().find_map(|line| line.strip_prefix(loaded)).expect(loaded);
+    let lines = page.lines().filter_map(|line| line.strip_prefix("    rwlock.")?.split_once(' '));
+    let configured = lines.fold(Server::builder(), |builder, (name, value)| {
+        builder.config(format!("rwlock.{name}"), value)
+    });
+    for server in [Server::builder().module_arguments(arguments), configured] {
+        let server = server.start();
+        let expected = |setting: &Setting| match setting.name {
+            "policy" => "prefer-writers",
+            "max-waiters" => "5000",
+            _ => setting.default,
+        };
+        assert_all(&mut server.connection(), expected);
+    }
 }

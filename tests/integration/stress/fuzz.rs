@@ -26,7 +26,7 @@ const COMMANDS: usize = 20_000;
 const BATCH: usize = 100;
 
 /// The errors of ours that may be, beginning with these words.
-const SANCTIONED: [&str; 18] = [
+const SANCTIONED: [&str; 19] = [
     "NOTHELD ",
     "DEADLOCK ",
     "UNBLOCKED ",
@@ -41,6 +41,7 @@ const SANCTIONED: [&str; 18] = [
     "ERR owner must ",
     "ERR a name that ends in ",
     "ERR value is ",
+    "ERR invalid cursor",
     "ERR the hash counts more read holds than ",
     "ERR the owner has ",
     "ERR increment or decrement would overflow",
@@ -66,11 +67,30 @@ fn is_sanctioned(command: &Words, reply: &Value) -> bool {
             let token = 1..1 << 53;
             matches!(items[..], [Value::Okay, Value::Int(of)] if token.contains(&of))
         }
-        (b"INSPECT", Value::Array(items)) => items.len() == 16,
-        (b"INSPECT", Value::Map(pairs)) => pairs.len() == 8,
+        (b"INSPECT", Value::Array(items)) => items.len() == 18,
+        (b"INSPECT", Value::Map(pairs)) => pairs.len() == 9,
         (b"QUEUES", Value::Array(queues)) => queues.iter().all(|queue| match queue {
             Value::Array(items) => items.len() == 6,
             Value::Map(pairs) => pairs.len() == 3,
+            _ => false,
+        }),
+        (b"LIST", Value::Array(reply)) => match &reply[..] {
+            [Value::BulkString(_), Value::Array(locks)] => locks.iter().all(|lock| match lock {
+                Value::Array(items) => items.len() == 12,
+                Value::Map(pairs) => pairs.len() == 6,
+                _ => false,
+            }),
+            _ => false,
+        },
+        (b"LOG" | b"HOTLOCKS", Value::Okay) => true,
+        (b"LOG", Value::Array(entries)) => entries.iter().all(|entry| match entry {
+            Value::Array(items) => items.len() == 28,
+            Value::Map(pairs) => pairs.len() == 14,
+            _ => false,
+        }),
+        (b"HOTLOCKS", Value::Array(locks)) => locks.iter().all(|lock| match lock {
+            Value::Array(items) => items.len() == 14,
+            Value::Map(pairs) => pairs.len() == 7,
             _ => false,
         }),
         (b"HELP", Value::Array(lines)) => !lines.is_empty(),

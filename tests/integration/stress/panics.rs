@@ -13,7 +13,7 @@ use support::{
 use crate::sessions::{close, ok, HOUR};
 
 /// No round makes more calls.
-const MOST_CALLS: usize = 400;
+const MOST_CALLS: usize = 1_000;
 
 /// A server whose module panics on demand.
 struct Rounds {
@@ -242,7 +242,9 @@ fn in_a_key_event() {
 
 #[test]
 fn in_a_reply_of_many_parts() {
-    for command in ["RWLOCK.INSPECT lock", "RWLOCK.QUEUES", "RWLOCK.HELP"] {
+    for command in
+        ["RWLOCK.INSPECT lock", "RWLOCK.QUEUES", "RWLOCK.LOG", "RWLOCK.HOTLOCKS", "RWLOCK.HELP"]
+    {
         Rounds::new().play(|server, con, calls| {
             ok(con, &format!("WLOCK lock holder {HOUR}"));
             let mut asks = server.connection();

@@ -8,6 +8,7 @@ mod freed_by_scripts;
 mod grants_refused;
 mod grants_taken_back;
 mod handed_over;
+mod joint;
 mod order;
 mod pauses;
 mod policies;

@@ -5,24 +5,34 @@ use redis::{Connection, RedisResult, Value};
 
 use crate::send;
 
-/// A command: its name and what follows the key and, where it has one, the
-/// owner.
+/// A command: its name, and what else it says.
 pub struct Command {
     pub name: &'static str,
     pub has_owner: bool,
+    /// What stands between the owner and the lock, for commands whose owner comes first.
+    before: Option<&'static [&'static str]>,
+    /// What follows the lock and the owner.
     pub rest: &'static [&'static str],
 }
 
 const fn owned(name: &'static str, rest: &'static [&'static str]) -> Command {
-    Command { name, has_owner: true, rest }
+    Command { name, has_owner: true, before: None, rest }
 }
 
 const fn keyed(name: &'static str, rest: &'static [&'static str]) -> Command {
-    Command { name, has_owner: false, rest }
+    Command { name, has_owner: false, before: None, rest }
+}
+
+const fn joint(
+    name: &'static str,
+    before: &'static [&'static str],
+    rest: &'static [&'static str],
+) -> Command {
+    Command { name, has_owner: true, before: Some(before), rest }
 }
 
 /// All that change a lock, in their various forms.
-pub const WRITING: [Command; 25] = [
+pub const WRITING: [Command; 32] = [
     owned("RWLOCK.RLOCK", &["60000"]),
     owned("RWLOCK.RLOCK", &["60000", "ONCE"]),
     owned("RWLOCK.RLOCK", &["60000", "BLOCK", "1"]),
@@ -45,6 +55,13 @@ pub const WRITING: [Command; 25] = [
     owned("RWLOCK.UPGRADE", &["60000", "SESSION"]),
     owned("RWLOCK.UPGRADE", &["60000", "FENCE"]),
     owned("RWLOCK.DOWNGRADE", &["60000"]),
+    joint("RWLOCK.MLOCK", &["60000", "READ", "1"], &[]),
+    joint("RWLOCK.MLOCK", &["60000", "BLOCK", "1", "WRITE", "1"], &["FENCE", "ONCE"]),
+    joint("RWLOCK.MLOCK", &["60000", "SESSION", "READ", "1"], &[]),
+    joint("RWLOCK.MUNLOCK", &["READ", "1"], &[]),
+    joint("RWLOCK.MUNLOCK", &["WRITE", "1"], &[]),
+    joint("RWLOCK.MUNLOCK", &["ALL", "1"], &[]),
+    joint("RWLOCK.MRENEW", &["60000"], &[]),
     keyed("RWLOCK.FORCEUNLOCK", &[]),
     keyed("RWLOCK.FORCEUNLOCK", &["READ"]),
     keyed("RWLOCK.FORCEUNLOCK", &["WRITE"]),
@@ -67,11 +84,22 @@ pub fn with_owner() -> impl Iterator<Item = &'static Command> {
 impl Command {
     /// The arguments, for this lock and owner.
     pub fn words(&self, lock: &[u8], owner: &[u8]) -> Vec<Vec<u8>> {
-        let mut words = vec![self.name.as_bytes().to_vec(), lock.to_vec()];
-        if self.has_owner {
-            words.push(owner.to_vec());
+        let mut words = vec![self.name.as_bytes().to_vec()];
+        let add = |words: &mut Vec<Vec<u8>>, more: &[&str]| {
+            words.extend(more.iter().map(|word| word.as_bytes().to_vec()));
+        };
+        match self.before {
+            Some(before) => {
+                words.push(owner.to_vec());
+                add(&mut words, before);
+                words.push(lock.to_vec());
+            }
+            None => {
+                words.push(lock.to_vec());
+                words.extend(self.has_owner.then(|| owner.to_vec()));
+            }
         }
-        words.extend(self.rest.iter().map(|word| word.as_bytes().to_vec()));
+        add(&mut words, self.rest);
         words
     }
 

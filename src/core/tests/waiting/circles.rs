@@ -13,21 +13,51 @@ type Edges = [u8; 8];
 /// All waiters.
 type Waiters = BTreeMap<WaiterId, Waiter>;
 
+/// The waiters of one lock.
+type Queue = BTreeMap<WaiterId, Here>;
+
+/// A waiter of one lock.
+#[derive(Clone, Copy)]
+struct Here {
+    owner: u8,
+    want: Want,
+    /// Whether it wants to write this lock or another.
+    writes: bool,
+    joint: bool,
+}
+
 /// The waits-for graph if there were only these waiters.
 fn edges(world: &World, waiters: &Waiters) -> Edges {
     let mut edges = Edges::default();
     for place in 0..world.locks.len() {
-        let here = waiters.iter().filter(|(_, waiter)| waiter.place == place);
-        let here: Waiters = here.map(|(id, waiter)| (*id, *waiter)).collect();
+        let here = waiters.iter().filter_map(|(id, waiter)| {
+            let (want, writes) = (waiter.want_of(place)?, waiter.goes_as_writer());
+            Some((*id, Here { owner: waiter.owner, want, writes, joint: waiter.is_joint() }))
+        });
+        let here: Queue = here.collect();
         let turns = turns(world, &here);
         for (id, turn) in &turns {
             let from = here[id].owner;
-            let ahead = turns.iter().filter(|(_, other)| *other < turn);
-            let ahead = ahead.map(|(other, _)| &here[other].owner);
-            if joins(world, place, *id, &here) {
+            if is_open(world, place, &here[id]) {
                 continue;
             }
-            for to in world.locks[place].holds.keys().chain(ahead).filter(|to| **to != from) {
+            // The first waiter of an owner in a turn lets its others in.
+            let own = turns.iter().filter(|(other, its)| *its == turn && here[other].owner == from);
+            let own = own.map(|(other, _)| *other);
+            let writers_first = world.policy == Policy::PreferWriters;
+            let first = own.min_by_key(|id| (writers_first && !here[id].writes, *id));
+            let first = first.unwrap_or(*id);
+            let (held_up, joins) = joins(world, place, first, &here);
+            if joins {
+                continue;
+            }
+            let is_ahead = |other: &WaiterId, its: &usize| {
+                its < turn || its == turn && here[other].joint && *other < first
+            };
+            let ahead = turns.iter().filter(|(other, its)| is_ahead(other, its));
+            let ahead = ahead.map(|(other, _)| &here[other].owner);
+            let holders = world.locks[place].holds.keys().filter(|_| held_up);
+            for to in holders.chain(ahead).filter(|to| **to != from) {
                 edges[from as usize] |= 1 << to;
             }
         }
@@ -35,19 +65,38 @@ fn edges(world: &World, waiters: &Waiters) -> Edges {
     edges
 }
 
-/// Whether a waiter is a reader that may join the readers of its lock: no waiter ahead wants
-/// more than to read, and no other owner has reserved the lock. It waits for no owner.
-fn joins(world: &World, place: Place, id: WaiterId, here: &Waiters) -> bool {
+/// Whether the owner of a joint waiter has this lock already, and waits for the other one only.
+fn is_open(world: &World, place: Place, waiter: &Here) -> bool {
+    let own = world.locks[place].holds.get(&waiter.owner);
+    own.is_some_and(|own| match waiter.want {
+        Want::Read => true,
+        Want::Write => own.writes > 0,
+        Want::Upgrade => false,
+    })
+}
+
+/// Whether a waiter waits for the holders, and whether it is a reader that may join the readers
+/// of its lock and so waits for no owner: no waiter ahead holds it up, and no other owner has
+/// reserved the lock. A reader behind a joint reader waits for that one only.
+fn joins(world: &World, place: Place, id: WaiterId, here: &Queue) -> (bool, bool) {
     let lock = &world.locks[place];
     let is_read = !lock.holds.is_empty() && lock.holds.values().all(|holds| holds.writes == 0);
-    let is_reserved = world.policy != Policy::PreferReaders
-        && lock.reserved.is_some_and(|(by, _)| by != here[&id].owner);
-    let holds_up = |(other, waiter): (&WaiterId, &Waiter)| match (waiter.want, world.policy) {
-        (Want::Read, _) | (Want::Write, Policy::PreferReaders) => false,
-        (Want::Write, Policy::Fifo) => *other < id,
-        (Want::Write, Policy::PreferWriters) | (Want::Upgrade, _) => true,
+    if here[&id].want != Want::Read || !is_read {
+        return (true, false);
+    }
+    let is_reserved = lock.reserved.is_some_and(|(by, _)| by != here[&id].owner);
+    let writer_ahead = |(other, waiter): (&WaiterId, &Here)| match (waiter.want, world.policy) {
+        (Want::Read, _) => false,
+        (Want::Write, Policy::PreferWriters) => !here[&id].writes || *other < id,
+        (Want::Write, _) => *other < id,
+        (Want::Upgrade, _) => true,
     };
-    here[&id].want == Want::Read && is_read && !is_reserved && !here.iter().any(holds_up)
+    if world.policy == Policy::PreferReaders {
+        let upgrades = here.values().any(|waiter| waiter.want == Want::Upgrade);
+        return (upgrades, !upgrades);
+    }
+    let held_up = is_reserved || here.iter().any(writer_ahead);
+    (held_up, !held_up && !here.values().any(|waiter| waiter.joint))
 }
 
 /// Whether there is a circle of owners that wait for each other.
@@ -68,8 +117,9 @@ pub fn were_closed_by(world: &World, id: WaiterId, waiter: Waiter) -> bool {
         arrived.insert(*other, *waiter);
         before = now;
         for (from, edges) in edges(world, &arrived).into_iter().enumerate() {
-            // An edge that a later arrival has removed does not count.
-            now[from] |= edges & all[from];
+            // An edge that a later arrival has removed does not count. If it came back, it began
+            // then.
+            now[from] = edges & all[from];
         }
     }
     let reach = reach(now);
@@ -93,25 +143,28 @@ fn reach(mut reach: Edges) -> Edges {
 
 /// The turns of the waiters of one lock, if no client comes or leaves from now on, and each
 /// holder gives the lock back in the end. Waiters with the same turn hold the lock together.
-fn turns(world: &World, here: &Waiters) -> BTreeMap<WaiterId, usize> {
-    let mut rest: BTreeMap<WaiterId, (Want, u8)> =
-        here.iter().map(|(id, waiter)| (*id, (waiter.want, waiter.owner))).collect();
+fn turns(world: &World, here: &Queue) -> BTreeMap<WaiterId, usize> {
+    let mut rest = here.clone();
     let mut turns = BTreeMap::new();
     let mut turn = 0;
-    while let Some((want, owner)) = first(&rest, world.policy) {
+    while let Some(Here { want, owner, writes, .. }) = first(&rest, world.policy) {
         let mut group = vec![];
-        if want == Want::Read {
-            let stop = rest.iter().find(|(_, (want, _))| *want == Want::Write);
+        let readers = || rest.iter().filter(|(_, waiter)| waiter.want == Want::Read);
+        if want == Want::Read && writes && world.policy == Policy::PreferWriters {
+            // It goes alone, as writers do. An owner that reads may read again.
+            group.extend(readers().filter(|(_, w)| w.owner == owner).map(|(id, _)| *id));
+        } else if want == Want::Read {
+            let stop = rest.iter().find(|(_, waiter)| waiter.want == Want::Write);
             // Under prefer-readers a reader behind a writer may be served earlier, together
             // with a reader ahead. But that reader may leave, so it does not count.
             let end = stop.map_or(WaiterId::MAX, |(id, _)| *id);
-            let readers = || rest.iter().filter(|(_, (want, _))| *want == Want::Read);
-            let head: Vec<u8> = readers().filter(|(id, _)| **id < end).map(|(_, w)| w.1).collect();
+            let head = readers().filter(|(id, _)| **id < end);
+            let head: Vec<u8> = head.map(|(_, waiter)| waiter.owner).collect();
             // An owner that reads may read again, so its readers behind the writer join.
-            group.extend(readers().filter(|(_, w)| head.contains(&w.1)).map(|(id, _)| *id));
+            group.extend(readers().filter(|(_, w)| head.contains(&w.owner)).map(|(id, _)| *id));
         } else {
             // An owner that writes may read and write again, so all its waiters are served.
-            group.extend(rest.iter().filter(|(_, w)| w.1 == owner).map(|(id, _)| *id));
+            group.extend(rest.iter().filter(|(_, w)| w.owner == owner).map(|(id, _)| *id));
         }
         for id in group {
             rest.remove(&id);
@@ -123,8 +176,8 @@ fn turns(world: &World, here: &Waiters) -> BTreeMap<WaiterId, usize> {
 }
 
 /// The waiter that is served next.
-fn first(rest: &BTreeMap<WaiterId, (Want, u8)>, policy: Policy) -> Option<(Want, u8)> {
-    let of = |kind: Want| rest.values().find(|(want, _)| *want == kind).copied();
-    let preferred = (policy == Policy::PreferWriters).then(|| of(Want::Write)).flatten();
-    of(Want::Upgrade).or(preferred).or_else(|| rest.values().next().copied())
+fn first(rest: &Queue, policy: Policy) -> Option<Here> {
+    let upgrade = rest.values().find(|waiter| waiter.want == Want::Upgrade);
+    let writer = rest.values().find(|waiter| waiter.writes && policy == Policy::PreferWriters);
+    upgrade.or(writer).or(rest.values().next()).copied()
 }

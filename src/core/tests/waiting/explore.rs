@@ -4,12 +4,13 @@
 
 use super::rules;
 use super::step::{Reply, Request, Step};
-use super::world::{name, Waiter, World};
-use crate::core::wait;
+use super::world::{listed, name, Waiter, World};
 use crate::core::{End, Holds, Kind, Policy, WaiterId, Want, Which};
 use std::collections::{BTreeSet, HashSet};
 
 const LOCKS: usize = 2;
+
+const POLICIES: [Policy; 3] = [Policy::Fifo, Policy::PreferReaders, Policy::PreferWriters];
 
 /// The limits of a world.
 struct Bounds {
@@ -21,6 +22,8 @@ struct Bounds {
     reserved: Option<usize>,
     /// Whether clients only begin to wait and leave.
     only_waiting: bool,
+    /// Whether clients also ask for both locks in one step.
+    joint: bool,
 }
 
 /// A world in packed form: all that the rules depend on.
@@ -38,6 +41,8 @@ fn pack(world: &World) -> State {
     state.push(world.waits.to_search().iter().fold(0, |all, owner| all | 1 << owner[0]));
     for (_, waiter) in world.waiters() {
         state.push((waiter.client << 4 | waiter.place << 2) as u8 | waiter.want as u8);
+        // The second place of a joint waiter is always the second lock.
+        state.push(waiter.second.map_or(0, |(_, want)| 1 + want as u8));
     }
     state
 }
@@ -54,13 +59,15 @@ fn unpack(state: &[u8], policy: Policy, owners: &[u8]) -> World {
             lock.holds.insert(owner, Holds { reads, writes: u64::from(count & 15) });
         }
     }
-    for packed in &rest[1..] {
-        let want = [Want::Upgrade, Want::Read, Want::Write][(packed & 3) as usize];
-        let (client, place) = ((packed >> 4) as usize, (packed >> 2 & 3) as usize);
+    for packed in rest[1..].chunks(2) {
+        let want_of = |bits: u8| [Want::Upgrade, Want::Read, Want::Write][usize::from(bits)];
+        let want = want_of(packed[0] & 3);
+        let (client, place) = ((packed[0] >> 4) as usize, (packed[0] >> 2 & 3) as usize);
+        let second = packed[1].checked_sub(1).map(|bits| (1, want_of(bits)));
         let owner = owners[client];
         let (once, lease, until) = (false, None, None);
-        let request = Waiter { client, owner, place, want, once, lease, until };
-        world.waits.add(wait::Waiter::new(name(owner), place, want, request));
+        let request = Waiter { client, owner, place, want, second, once, lease, until };
+        world.waits.add(listed(request));
     }
     let lost = (0..4).filter(|owner| rest[0] & 1 << owner != 0);
     world.waits.set_to_search(lost.map(name).collect());
@@ -71,7 +78,7 @@ fn unpack(state: &[u8], policy: Policy, owners: &[u8]) -> World {
 fn steps(world: &World, bounds: &Bounds) -> Vec<Step> {
     let mut steps = vec![Step::FireTimers];
     if bounds.only_waiting {
-        steps.extend(waiting_steps(world));
+        steps.extend(waiting_steps(world, bounds));
         return steps;
     }
     for place in 0..LOCKS {
@@ -93,13 +100,18 @@ fn steps(world: &World, bounds: &Bounds) -> Vec<Step> {
                 let held = if want == Want::Read { reads } else { writes };
                 for block in [None, Some(0)].into_iter().filter(|_| held < bounds.holds) {
                     let (once, lease, reserve) = (false, None, None);
-                    let request = Request { client, place, want, once, lease, block, reserve };
+                    let second = None;
+                    let request =
+                        Request { client, place, want, second, once, lease, block, reserve };
                     steps.push(Step::Acquire(request));
                     let may_reserve = bounds.reserved == Some(place);
                     if may_reserve && block.is_none() && want == Want::Write {
                         steps.push(Step::Acquire(Request { reserve: Some(1), ..request }));
                     }
                 }
+            }
+            if bounds.joint && place == 0 {
+                steps.extend(joint_requests(world, bounds, client).map(Step::Acquire));
             }
             if own.is_some() {
                 let one = |kind| Which::One(kind);
@@ -113,9 +125,32 @@ fn steps(world: &World, bounds: &Bounds) -> Vec<Step> {
     steps
 }
 
+/// All requests of a client for both locks.
+fn joint_requests(world: &World, bounds: &Bounds, client: usize) -> impl Iterator<Item = Request> {
+    let both = [Want::Read, Want::Write];
+    let pairs = both.into_iter().flat_map(move |one| both.map(|other| (one, other)));
+    let owner = world.owners[client];
+    let held: Vec<[usize; 2]> = world
+        .locks
+        .iter()
+        .map(|lock| {
+            lock.holds.get(&owner).map_or([0, 0], |own| [own.reads.len(), own.writes as usize])
+        })
+        .collect();
+    let most = bounds.holds;
+    let is_within = move |place: usize, want: Want| held[place][want as usize - 1] < most;
+    let pairs = pairs.filter(move |(one, other)| is_within(0, *one) && is_within(1, *other));
+    pairs.flat_map(move |(want, other)| {
+        [None, Some(0)].map(|block| {
+            let (once, lease, reserve, second) = (false, None, None, Some((1, other)));
+            Request { client, place: 0, want, second, once, lease, block, reserve }
+        })
+    })
+}
+
 /// A client that waits may leave. Any other client may begin to wait for a kind of hold that
 /// its owner does not have.
-fn waiting_steps(world: &World) -> Vec<Step> {
+fn waiting_steps(world: &World, bounds: &Bounds) -> Vec<Step> {
     let mut steps = Vec::new();
     for client in 0..world.owners.len() {
         if world.waits(client).is_some() {
@@ -130,8 +165,15 @@ fn waiting_steps(world: &World) -> Vec<Step> {
                 Some(_) => &[],
             };
             let (once, lease, block, reserve) = (false, None, Some(0), None);
-            let request = |want| Request { client, place, want, once, lease, block, reserve };
+            let second = None;
+            let request =
+                |want| Request { client, place, want, second, once, lease, block, reserve };
             steps.extend(wants.iter().map(|want| Step::Acquire(request(*want))));
+        }
+        if bounds.joint {
+            let joint = joint_requests(world, bounds, client);
+            let joint = joint.filter(|request| request.block.is_some());
+            steps.extend(joint.map(Step::Acquire));
         }
     }
     steps
@@ -209,53 +251,97 @@ fn trace(states: &[(State, usize, Step)], mut at: usize, last: Step) -> String {
 /// Explores a world under each policy. `states`: how many states there were when the test was
 /// written. Far fewer would mean that the test explores less than it did.
 fn explore_all(bounds: &Bounds, states: [usize; 3]) {
-    let policies = [Policy::Fifo, Policy::PreferReaders, Policy::PreferWriters];
-    for (policy, states) in policies.into_iter().zip(states) {
+    for (policy, states) in POLICIES.into_iter().zip(states) {
         let found = explore(policy, bounds, &[]);
+        println!("{policy:?}: {found} states");
         assert!(found >= states / 10 * 9, "{policy:?}: {found} states, there were {states}");
     }
 }
 
 #[test]
 fn three_owners_and_two_locks_always_keep_the_rules() {
-    let bounds = Bounds { owners: &[0, 1, 2], holds: 1, reserved: None, only_waiting: false };
+    let bounds =
+        Bounds { owners: &[0, 1, 2], holds: 1, reserved: None, only_waiting: false, joint: false };
     explore_all(&bounds, [29_775, 29_355, 30_099]);
 }
 
 #[test]
 fn two_clients_of_one_owner_and_a_third_always_keep_the_rules() {
-    let bounds = Bounds { owners: &[0, 0, 1], holds: 2, reserved: None, only_waiting: false };
+    let bounds =
+        Bounds { owners: &[0, 0, 1], holds: 2, reserved: None, only_waiting: false, joint: false };
     explore_all(&bounds, [40_236, 38_540, 31_544]);
 }
 
 #[test]
 fn writers_that_reserve_always_keep_the_rules() {
-    let bounds = Bounds { owners: &[0, 0, 1], holds: 1, reserved: Some(0), only_waiting: false };
+    let bounds = Bounds {
+        owners: &[0, 0, 1],
+        holds: 1,
+        reserved: Some(0),
+        only_waiting: false,
+        joint: false,
+    };
     explore_all(&bounds, [40_836, 40_918, 36_000]);
 }
 
 #[test]
 fn exactly_the_waiters_that_close_circles_get_the_error() {
     use Kind::{Read, Write};
-    use Policy::{Fifo, PreferReaders, PreferWriters};
     // Owner 0 has three clients, owner 1 one, owner 2 none.
-    explore_crowd(&[0, 0, 0, 1], &[(0, 2, Write), (1, 1, Read)], &[PreferWriters], 26_000);
-    let all = &[Fifo, PreferReaders, PreferWriters];
-    explore_crowd(&[0, 0, 1, 1], &[(0, 1, Read), (0, 2, Read), (1, 0, Write)], all, 880);
-    explore_crowd(&[0, 0, 1, 3], &[(0, 2, Write), (1, 0, Read), (1, 3, Read)], all, 9_300);
+    let crowd =
+        |owners| Bounds { owners, holds: 1, reserved: None, only_waiting: true, joint: false };
+    let held = &[(0, 2, Write), (1, 1, Read)];
+    explore_crowd(&crowd(&[0, 0, 0, 1]), held, &[Policy::PreferWriters], 26_000);
+    let held = &[(0, 1, Read), (0, 2, Read), (1, 0, Write)];
+    explore_crowd(&crowd(&[0, 0, 1, 1]), held, &POLICIES, 880);
+    let held = &[(0, 2, Write), (1, 0, Read), (1, 3, Read)];
+    explore_crowd(&crowd(&[0, 0, 1, 3]), held, &POLICIES, 9_300);
 }
 
 /// Explores a world whose clients only begin to wait and leave. `states`: the least number
 /// of states.
-fn explore_crowd(
-    owners: &'static [u8],
-    held: &[(usize, u8, Kind)],
-    policies: &[Policy],
-    states: usize,
-) {
-    let bounds = Bounds { owners, holds: 1, reserved: None, only_waiting: true };
+fn explore_crowd(bounds: &Bounds, held: &[(usize, u8, Kind)], policies: &[Policy], states: usize) {
     for policy in policies {
-        let found = explore(*policy, &bounds, held);
+        let found = explore(*policy, bounds, held);
+        println!("{policy:?}: {found} states");
         assert!(found >= states, "{policy:?}: {found} states, expected {states} or more");
+    }
+}
+
+/// Clients ask for one lock or for both of them.
+fn joint(owners: &'static [u8], reserved: Option<usize>) -> Bounds {
+    Bounds { owners, holds: 1, reserved, only_waiting: false, joint: true }
+}
+
+#[test]
+fn clients_that_ask_for_both_locks_in_one_step_always_keep_the_rules() {
+    explore_all(&joint(&[0, 1, 2], None), [69_495, 69_057, 69_555]);
+}
+
+#[test]
+fn two_clients_of_one_owner_that_ask_for_both_locks_always_keep_the_rules() {
+    explore_all(&joint(&[0, 0, 1], None), [31_299, 31_674, 30_723]);
+}
+
+#[test]
+fn clients_that_ask_for_both_locks_and_reserve_always_keep_the_rules() {
+    explore_all(&joint(&[0, 0, 1], Some(0)), [111_317, 117_676, 109_791]);
+}
+
+#[test]
+fn exactly_the_waiters_that_close_circles_with_both_locks_get_the_error() {
+    use Kind::{Read, Write};
+    let crowd = |owners| Bounds { only_waiting: true, ..joint(owners, None) };
+    let held = &[(0, 3, Write), (1, 3, Write)];
+    explore_crowd(&crowd(&[0, 0, 1, 1]), held, &POLICIES, 170_000);
+    let held: [&[(usize, u8, Kind)]; 3] = [
+        &[(0, 3, Read), (1, 2, Write)],
+        &[(0, 0, Read), (0, 3, Read), (1, 1, Read)],
+        &[(1, 0, Write)],
+    ];
+    for held in held {
+        for owners in [&[0, 0, 1, 2], &[0, 0, 1, 1], &[0, 1, 2, 3]] {
+            explore_crowd(&crowd(owners), held, &POLICIES, 3_800);
+        }
     }
 }

@@ -13,6 +13,10 @@ impl Holders for World {
         &self.waits
     }
 
+    fn is_holder(&self, lock: &Place, owner: &OwnerId) -> bool {
+        self.locks[*lock].holds.contains_key(&owner[0])
+    }
+
     fn holding(&self, lock: &Place) -> Holding {
         let here = &self.locks[*lock];
         let holders = here.holds.keys().map(|holder| name(*holder));
@@ -40,7 +44,7 @@ impl Locks for World {
     fn attempt(&mut self, id: WaiterId) -> Attempt<(), Reply> {
         assert!(!std::mem::take(&mut self.panics), "a panic that a test asked for");
         let waiter = self.waits.get(id).expect("a waiter on the list").request;
-        match self.try_acquire(waiter, id, false) {
+        match self.try_acquire(waiter, Some(id)) {
             Ok(true) => Attempt::Granted(()),
             Ok(false) => Attempt::NotYet,
             Err(reply) => Attempt::Failed(reply),

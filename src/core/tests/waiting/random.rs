@@ -16,10 +16,16 @@ fn request() -> impl Strategy<Value = Step> {
     let block = prop_oneof![2 => Just(None), 4 => Just(Some(0)), 1 => (1..60i64).prop_map(Some)];
     let lease = prop_oneof![3 => 100..500i64, 1 => 1..60i64].prop_map(Some);
     let reserve = prop_oneof![5 => Just(None), 1 => (1..60i64).prop_map(Some)];
-    (0..CLIENTS, 0..LOCKS, want, prop::bool::weighted(0.2), lease, block, reserve).prop_map(
-        |(client, place, want, once, lease, block, reserve)| {
-            let reserve = reserve.filter(|_| want == Want::Write && block.is_none());
-            Step::Acquire(Request { client, place, want, once, lease, block, reserve })
+    let other = prop_oneof![Just(Want::Read), Just(Want::Write)];
+    let other = prop::option::weighted(0.3, (1..LOCKS, other));
+    let places = (0..LOCKS, want, other);
+    (0..CLIENTS, places, prop::bool::weighted(0.2), lease, block, reserve).prop_map(
+        |(client, (place, want, other), once, lease, block, reserve)| {
+            let second = other.filter(|_| want != Want::Upgrade);
+            let second = second.map(|(next, want)| ((place + next) % LOCKS, want));
+            let alone = want == Want::Write && block.is_none() && second.is_none();
+            let reserve = reserve.filter(|_| alone);
+            Step::Acquire(Request { client, place, want, second, once, lease, block, reserve })
         },
     )
 }
@@ -52,15 +58,25 @@ fn step() -> impl Strategy<Value = Step> {
 /// most owners wait in more than one place.
 fn crowded_step() -> impl Strategy<Value = Step> {
     let want = prop_oneof![Just(Want::Read), Just(Want::Write)];
+    let second = prop::option::weighted(0.3, want.clone());
     let wait =
-        (0..CLIENTS, 0..2usize, want).prop_map(|(client, place, want)| wait(client, place, want));
+        (0..CLIENTS, 0..2usize, want, second).prop_map(|(client, place, want, second)| match wait(
+            client, place, want,
+        ) {
+            Step::Acquire(request) => {
+                let second = second.map(|want| (1 - place, want));
+                Step::Acquire(Request { second, ..request })
+            }
+            step => step,
+        });
     let leave = (0..CLIENTS).prop_map(Step::Leave);
     prop_oneof![12 => wait, 4 => leave, 2 => Just(Step::FireTimers), 1 => step()]
 }
 
 fn wait(client: usize, place: usize, want: Want) -> Step {
     let (once, lease, block, reserve) = (false, Some(100_000), Some(0), None);
-    Step::Acquire(Request { client, place, want, once, lease, block, reserve })
+    let second = None;
+    Step::Acquire(Request { client, place, want, second, once, lease, block, reserve })
 }
 
 fn policy() -> impl Strategy<Value = Policy> {
@@ -80,7 +96,8 @@ fn keep_the_rules(policy: Policy, owners: &[u8], steps: Vec<Step>) -> Result<(),
     for _ in 0..=CLIENTS {
         world.step(Step::Elapse(1_000_000));
         world.step(Step::FireTimers);
-        prop_assert!(check(&world).is_ok());
+        let checked = check(&world);
+        prop_assert!(checked.is_ok(), "when all leases have ended: {checked:?}");
     }
     prop_assert!(world.waits.is_empty(), "waiters remain: {:?}", world.waits);
     let mut answered: Vec<_> = world.answers.iter().map(|(id, _)| *id).collect();

@@ -1,14 +1,18 @@
 //! The rules of granting, written a second time and in another way. The shipped rules serve a
 //! queue from its head. Here each request is decided by itself, from the whole state of its
-//! lock.
+//! locks.
 
-use super::world::{Place, World};
+use super::world::{Place, Waiter, World};
 use crate::core::{Policy, WaiterId, Want};
 
 /// Whether the rules allow this request now. `id`: its place in the order of arrival. A new
 /// request has [`WaiterId::MAX`], behind all waiters.
-pub fn may_have(world: &World, place: Place, owner: u8, want: Want, id: WaiterId) -> bool {
-    let lock = &world.locks[place];
+pub fn may_have(world: &World, request: Waiter, id: WaiterId) -> bool {
+    request.places().all(|(place, want)| may_have_one(world, request, place, want, id))
+}
+
+fn may_have_one(world: &World, request: Waiter, place: Place, want: Want, id: WaiterId) -> bool {
+    let (lock, owner) = (&world.locks[place], request.owner);
     let others_hold = lock.holds.keys().any(|holder| *holder != owner);
     let (reads, writes) =
         lock.holds.get(&owner).map_or((0, 0), |own| (own.reads.len() as u64, own.writes));
@@ -21,30 +25,32 @@ pub fn may_have(world: &World, place: Place, owner: u8, want: Want, id: WaiterId
         Want::Read | Want::Write => {}
     }
     let joins = !lock.holds.is_empty();
-    let mut others = world.waiters().filter(|(other, w)| w.place == place && *other != id);
-    if others.clone().any(|(_, waiter)| waiter.want == Want::Upgrade) {
+    let others = world.waiters().filter(|(other, _)| *other != id);
+    let mut others = others.filter_map(|(other, w)| Some((other, w, w.want_of(place)?)));
+    if others.clone().any(|(.., its)| its == Want::Upgrade) {
         return false;
     }
-    let ignores_writers = world.policy == Policy::PreferReaders && joins && want == Want::Read;
+    if world.policy == Policy::PreferReaders && joins && want == Want::Read {
+        return true;
+    }
     match lock.reserved {
-        _ if ignores_writers => {}
         Some((by, _)) if by == owner => {
             let mut writes =
-                others.clone().filter(|(_, w)| w.owner == owner && w.want == Want::Write);
+                others.clone().filter(|(_, w, its)| w.owner == owner && *its == Want::Write);
             match want {
                 Want::Read if writes.next().is_some() => return false,
                 // The owner's reader waits in the queue like all others.
                 Want::Read | Want::Upgrade => {}
-                Want::Write => return writes.all(|(other, _)| other > id),
+                Want::Write => return writes.all(|(other, ..)| other > id),
             }
         }
         Some(_) => return false,
         None => {}
     }
-    !others.any(|(other, waiter)| match (waiter.want, want) {
-        (Want::Write, Want::Read) if ignores_writers => false,
-        (Want::Write, Want::Read) if world.policy == Policy::PreferWriters => true,
-        (Want::Read, Want::Write) if world.policy == Policy::PreferWriters => false,
+    let is_writer = |waiter: &Waiter| waiter.goes_as_writer();
+    !others.any(|(other, waiter, _)| match (is_writer(&waiter), is_writer(&request)) {
+        (true, false) if world.policy == Policy::PreferWriters => true,
+        (false, true) if world.policy == Policy::PreferWriters => false,
         _ => other < id,
     })
 }
@@ -59,7 +65,7 @@ pub fn check(world: &World) -> Result<(), String> {
         let queue = world.waits.queue(&place);
         let in_order = queue.map(|queue| queue.in_order(world.policy, None)).unwrap_or_default();
         let queued: Vec<WaiterId> = in_order.into_iter().map(|(id, ..)| id).collect();
-        let here = world.waiters().filter(|(_, waiter)| waiter.place == place);
+        let here = world.waiters().filter(|(_, waiter)| waiter.want_of(place).is_some());
         if here.clone().any(|(id, _)| !queued.contains(&id)) || here.clone().count() != queued.len()
         {
             return Err(format!("lock {place}: its queue and the list have different waiters"));
@@ -69,11 +75,12 @@ pub fn check(world: &World) -> Result<(), String> {
             continue;
         }
         for (id, waiter) in here {
-            if may_have(world, place, waiter.owner, waiter.want, id) {
+            let is_settled = waiter.places().all(|(place, _)| !world.locks[place].due);
+            if is_settled && may_have(world, waiter, id) {
                 return Err(format!("waiter {id} waits, but the rules allow its request"));
             }
             let reads = lock.holds.get(&waiter.owner).is_some_and(|own| !own.reads.is_empty());
-            if waiter.want == Want::Upgrade && !reads {
+            if waiter.want_of(place) == Some(Want::Upgrade) && !reads {
                 return Err(format!("waiter {id} waits to upgrade, but does not read"));
             }
         }

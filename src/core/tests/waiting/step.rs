@@ -10,6 +10,8 @@ pub struct Request {
     pub client: Client,
     pub place: Place,
     pub want: Want,
+    /// The second lock of a joint request.
+    pub second: Option<(Place, Want)>,
     pub once: bool,
     /// In ms; None: it never ends.
     pub lease: Option<Millis>,
@@ -21,9 +23,20 @@ pub struct Request {
 
 impl fmt::Debug for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Request { client, place, want, once, lease, block, reserve } = self;
-        write!(f, "Request{{client {client} lock {place} {want:?} lease {lease:?}")?;
+        let Request { client, place, want, second, once, lease, block, reserve } = self;
+        write!(f, "Request{{client {client} lock {place} {want:?}")?;
+        if let Some((place, want)) = second {
+            write!(f, " and lock {place} {want:?}")?;
+        }
+        write!(f, " lease {lease:?}")?;
         write!(f, " once {once} block {block:?} reserve {reserve:?}}}")
+    }
+}
+
+impl Request {
+    /// What it asks for, lock by lock.
+    pub fn places(&self) -> impl Iterator<Item = (Place, Want)> + Clone {
+        [(self.place, self.want)].into_iter().chain(self.second)
     }
 }
 

@@ -11,7 +11,8 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 /// A request that waits without end.
 fn request(client: Client, place: Place, want: Want) -> Step {
     let (once, lease, block, reserve) = (false, None, Some(0), None);
-    Step::Acquire(Request { client, place, want, once, lease, block, reserve })
+    let second = None;
+    Step::Acquire(Request { client, place, want, second, once, lease, block, reserve })
 }
 
 #[test]
@@ -91,8 +92,16 @@ fn a_waiter_behind_a_reservation_waits_for_the_holders() {
     for policy in [Policy::Fifo, Policy::PreferWriters] {
         let mut world = World::new(policy, 2, &[0, 1, 2]);
         let (once, lease, block, reserve) = (false, None, None, Some(1));
-        let reserving =
-            Request { client: 2, place: 0, want: Want::Write, once, lease, block, reserve };
+        let reserving = Request {
+            client: 2,
+            place: 0,
+            want: Want::Write,
+            second: None,
+            once,
+            lease,
+            block,
+            reserve,
+        };
         assert_eq!(world.step(request(0, 0, Want::Read)), Some(Reply::Held));
         assert_eq!(world.step(request(1, 1, Want::Write)), Some(Reply::Held));
         assert_eq!(world.step(Step::Acquire(reserving)), Some(Reply::Refused));

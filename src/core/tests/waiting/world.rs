@@ -5,10 +5,10 @@
 use super::circles;
 use super::rules;
 use super::step::{Reply, Request, Step};
-use crate::core::wait::{self, Denied, Locks, WaitList};
+use crate::core::wait::{self, Denied, Holder, Locks, WaitList};
 use crate::core::{
-    decide, downgrade, lets_others_in, release, renew, reservation, End, Holds, Lock, Millis,
-    Others, OwnerId, Policy, Reservation, Terms, Verdict, WaiterId, Want,
+    decide, downgrade, lets_others_in, release, renew, reservation, End, Holds, Joint, Lock,
+    Millis, Others, OwnerId, Policy, Reservation, Terms, Verdict, WaiterId, Want,
 };
 use std::collections::BTreeMap;
 
@@ -34,10 +34,33 @@ pub struct Waiter {
     pub owner: u8,
     pub place: Place,
     pub want: Want,
+    /// The second lock of a joint waiter.
+    pub second: Option<(Place, Want)>,
     pub once: bool,
     pub lease: Option<Millis>,
     /// When its timeout ends; None: never.
     pub until: Option<Millis>,
+}
+
+impl Waiter {
+    /// What it waits for, lock by lock.
+    pub fn places(&self) -> impl Iterator<Item = (Place, Want)> + Clone {
+        [(self.place, self.want)].into_iter().chain(self.second)
+    }
+
+    pub fn is_joint(&self) -> bool {
+        self.second.is_some()
+    }
+
+    /// What it wants of this lock.
+    pub fn want_of(&self, place: Place) -> Option<Want> {
+        self.places().find(|(here, _)| *here == place).map(|(_, want)| want)
+    }
+
+    /// Whether prefer-writers puts it among the writers.
+    pub fn goes_as_writer(&self) -> bool {
+        self.places().any(|(_, want)| want == Want::Write)
+    }
 }
 
 /// All locks and clients, and the time.
@@ -119,11 +142,14 @@ impl World {
                 self.catch_up(place);
                 self.locks[place].holds.clear();
                 self.locks[place].reserved = None;
+                self.waits.queue_changed(&place);
+                self.note_holder(place);
                 wait::serve(self, &place);
                 None
             }
             Step::Lapse { owner, place } => {
                 self.locks[place].holds.remove(&owner)?;
+                self.waits.hold_ended(&place, &[owner]);
                 self.locks[place].due = true;
                 None
             }
@@ -175,23 +201,25 @@ impl World {
     }
 
     fn acquire(&mut self, request: Request) -> Reply {
-        let Request { client, place, want, once, lease, block, reserve } = request;
+        let Request { client, place, want, second, once, lease, block, reserve } = request;
         let owner = self.owners[client];
-        self.catch_up(place);
+        request.places().for_each(|(place, _)| self.catch_up(place));
         let until = block.filter(|ms| *ms > 0).map(|ms| self.now + ms);
-        let waiter = Waiter { client, owner, place, want, once, lease, until };
-        match self.try_acquire(waiter, WaiterId::MAX, true) {
+        let waiter = Waiter { client, owner, place, want, second, once, lease, until };
+        match self.try_acquire(waiter, None) {
             Ok(true) => {
-                wait::serve_holder(self, &place, &name(owner));
-                if lets_others_in(want, self.policy) {
-                    wait::serve(self, &place);
+                for (place, want) in request.places() {
+                    wait::serve_holder(self, &place, &name(owner));
+                    if lets_others_in(want, self.policy) {
+                        wait::serve(self, &place);
+                    }
                 }
                 return Reply::Held;
             }
             Ok(false) => {}
             Err(reply) => return reply,
         }
-        if rules::may_have(self, place, owner, want, WaiterId::MAX) {
+        if rules::may_have(self, waiter, WaiterId::MAX) {
             self.violations.push(format!("{request:?} was refused, but the rules allow it"));
         }
         if block.is_some() {
@@ -206,14 +234,16 @@ impl World {
     }
 
     fn wait(&mut self, waiter: Waiter) -> Reply {
-        let Waiter { owner, place, want, .. } = waiter;
-        let lock = self.snapshot(place, owner);
+        let owner = waiter.owner;
+        let snapshots: Vec<Lock> =
+            waiter.places().map(|(place, _)| self.snapshot(place, owner)).collect();
         self.entering = Some(circles::exist(self));
-        let entered = wait::enter(self, &lock, wait::Waiter::new(name(owner), place, want, waiter));
+        let entered = wait::enter(self, &snapshots, listed(waiter));
         self.entering = None;
         let id = match entered {
             Ok(id) => id,
-            Err(denied) => {
+            Err(rejected) => {
+                let denied = rejected.why;
                 // A circle of one owner is found without a search: an owner that reads
                 // and asks to write would wait for itself.
                 if matches!(denied, Denied::Deadlock(circle) if circle.len() > 1) {
@@ -222,7 +252,8 @@ impl World {
                 return Reply::Deadlock;
             }
         };
-        wait::serve(self, &place);
+        waiter.places().for_each(|(place, _)| self.note_holder(place));
+        waiter.places().for_each(|(place, _)| wait::serve(self, &place));
         match self.answers.iter().position(|(answered, _)| *answered == id) {
             None => Reply::Waiting,
             Some(at) => self.answers.swap_remove(at).1,
@@ -234,29 +265,41 @@ impl World {
         reservation(by.as_ref().map(|by| by.as_slice()), &[owner], want, lock, self.policy)
     }
 
-    /// Tries a request. `id`: its place in the order of arrival. `behind`: whether waiters can
-    /// hold it up.
-    pub fn try_acquire(
-        &mut self,
-        waiter: Waiter,
-        id: WaiterId,
-        behind: bool,
-    ) -> Result<bool, Reply> {
-        let Waiter { owner, place, want, once, lease, .. } = waiter;
-        let lock = self.snapshot(place, owner);
-        let reservation = self.reservation(place, owner, want, &lock);
-        let behind = behind && self.waits.holds_up(&place, &lock, &[owner], want, reservation);
+    /// Tries a request. `id`: it waits; None: it is new, and waiters can hold it up.
+    pub fn try_acquire(&mut self, waiter: Waiter, id: Option<WaiterId>) -> Result<bool, Reply> {
+        let Waiter { owner, once, lease, .. } = waiter;
         let terms = Terms { lease: self.end(lease), once, meant: None };
-        let verdict = decide(&lock, want, terms, reservation, behind);
-        let Verdict::Granted(after) = verdict.map_err(|_| Reply::NotHeld)? else {
-            return Ok(false);
-        };
-        if !rules::may_have(self, place, owner, want, id) {
+        let places: Vec<wait::Place<Place>> = listed(waiter).places.to_vec();
+        let mut granted = Vec::new();
+        for &wait::Place { lock: place, want } in &places {
+            let lock = self.snapshot(place, owner);
+            let reservation = self.reservation(place, owner, want, &lock);
+            let by = self.locks[place].reserved.map(|(by, _)| [by]);
+            let by = by.as_ref().map(|by| by.as_slice());
+            let behind = match id {
+                None => {
+                    let request = (want, Joint::of(&places));
+                    self.waits.holds_up(&place, &lock, &[owner], request, reservation)
+                }
+                Some(id) if waiter.is_joint() => {
+                    self.waits.holds_up_waiter(&place, &lock, id, want, by)
+                }
+                Some(_) => false,
+            };
+            let verdict = decide(&lock, want, terms, reservation, behind);
+            match verdict.map_err(|_| Reply::NotHeld)? {
+                Verdict::Granted(after) => granted.push((place, want, reservation, after)),
+                Verdict::Refused(_) => return Ok(false),
+            }
+        }
+        if !rules::may_have(self, waiter, id.unwrap_or(WaiterId::MAX)) {
             self.violations.push(format!("{waiter:?} was granted, but the rules do not allow it"));
         }
-        self.commit(place, owner, after);
-        if want != Want::Read && reservation == Reservation::Own {
-            self.locks[place].reserved = None;
+        for (place, want, reservation, after) in granted {
+            self.commit(place, owner, after);
+            if want != Want::Read && reservation == Reservation::Own {
+                self.locks[place].reserved = None;
+            }
         }
         Ok(true)
     }
@@ -275,7 +318,7 @@ impl World {
             None => self.violations.push(format!("waiter {id} gets {reply:?}, but does not wait")),
             Some(waiter) => {
                 self.answers.push((id, reply));
-                self.queue_shortened(waiter.lock());
+                waiter.places.iter().for_each(|place| self.queue_shortened(&place.lock));
             }
         }
     }
@@ -302,7 +345,7 @@ impl World {
     /// Removes lapsed holds and reservations, and notes which locks are due because of it.
     fn lapse(&mut self) {
         let now = self.now;
-        for lock in &mut self.locks {
+        for (place, lock) in self.locks.iter_mut().enumerate() {
             let over = lock.end.is_some_and(|end| end.is_past(now));
             let count = |lock: &LockState| -> u64 {
                 lock.holds.values().map(|holds| holds.reads.len() as u64 + holds.writes).sum()
@@ -311,6 +354,9 @@ impl World {
             for holds in lock.holds.values_mut() {
                 holds.reads.retain(|end| !over && !end.is_past(now));
                 holds.writes = if over { 0 } else { holds.writes };
+            }
+            for (owner, _) in lock.holds.iter().filter(|(_, holds)| holds.is_empty()) {
+                self.waits.hold_ended(&place, &[*owner]);
             }
             lock.holds.retain(|_, holds| !holds.is_empty());
             lock.reserved = lock.reserved.filter(|(_, end)| !end.is_past(now));
@@ -321,8 +367,26 @@ impl World {
     fn commit(&mut self, place: Place, owner: u8, after: Lock) {
         let lock = &mut self.locks[place];
         lock.end = Some(after.end);
-        lock.holds.insert(owner, after.own);
-        lock.holds.retain(|_, holds| !holds.is_empty());
+        let writes = |own: Option<&Holds>| own.is_some_and(|own| own.writes > 0);
+        if after.own.is_empty() || writes(lock.holds.get(&owner)) && after.own.writes == 0 {
+            self.waits.hold_ended(&place, &[owner]);
+        }
+        if after.own.is_empty() {
+            lock.holds.remove(&owner);
+        } else {
+            lock.holds.insert(owner, after.own);
+        }
+        self.note_holder(place);
+    }
+
+    /// Notes who may hold a lock, as the engine does after a commit.
+    fn note_holder(&mut self, place: Place) {
+        let holder = match *self.locks[place].holds.iter().collect::<Vec<_>>() {
+            [] => Holder::Nobody,
+            [(owner, holds)] if holds.writes > 0 => Holder::Only(name(*owner)),
+            _ => Holder::Anybody,
+        };
+        self.waits.set_holder(&place, holder);
     }
 
     /// The snapshot of a lock for an owner.
@@ -341,6 +405,12 @@ impl World {
         let own = here.holds.get(&owner).cloned().unwrap_or_default();
         Lock { own, others, end: here.end.unwrap_or(End::Never) }
     }
+}
+
+/// A waiter, as the wait list has it.
+pub fn listed(waiter: Waiter) -> wait::Waiter<Place, Waiter> {
+    let places = waiter.places().map(|(lock, want)| wait::Place { lock, want }).collect();
+    wait::Waiter { owner: name(waiter.owner), places, request: waiter }
 }
 
 /// The name of an owner, from its number.

@@ -76,13 +76,17 @@ pub(super) fn ours(random: &mut Random) -> Words {
         ("RWLOCK.DOWNGRADE", 3),
         ("rwlock.forceunlock", 1),
         ("RWLOCK.INSPECT", 1),
+        ("RWLOCK.LIST", 1),
         ("RWLOCK.QUEUES", 0),
+        ("RWLOCK.LOG", 0),
+        ("RWLOCK.HOTLOCKS", 0),
         ("RWLOCK.HELP", 0),
     ]);
     let mut all = words([name.as_bytes()]);
     let fixed = if random.one_in(50) { random.below_len(5) } else { fixed };
     for at in 0..fixed {
         all.push(match at {
+            0 if name == "RWLOCK.LIST" => mostly(random, &NUMBERS).as_bytes().to_vec(),
             0 => mostly(random, &LOCKS).to_vec(),
             1 => mostly(random, &OWNERS).to_vec(),
             _ => mostly(random, &NUMBERS).as_bytes().to_vec(),

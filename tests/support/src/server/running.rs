@@ -14,7 +14,7 @@ use super::engine::Engine;
 use super::launch::{self, Place, StartError};
 use super::port::Port;
 use super::{connect, log, process};
-use crate::{call, text};
+use crate::{assert_ok, call, text, wait_until};
 
 /// How long a server may take to stop before that counts as a failure.
 const STOP_LIMIT: Duration = Duration::from_secs(20);
@@ -108,6 +108,16 @@ impl Server {
     #[track_caller]
     pub fn version(&self) -> Engine {
         Engine::from_info(&self.info("server"))
+    }
+
+    /// Writes the RDB file. The server refuses that while a child writes one, and the child that
+    /// served a replica may live on for a moment after the replica has everything.
+    #[track_caller]
+    pub fn save(&self) {
+        wait_until("no snapshot is being taken", || {
+            self.info("persistence")["rdb_bgsave_in_progress"] == "0"
+        });
+        assert_ok(call!(self.connection(), "SAVE"));
     }
 
     /// Ends it with SIGKILL: nothing is saved, nobody is told.
