@@ -2,9 +2,11 @@
 that close, time that passes, writes that are forbidden for a while."""
 
 from . import commands, foreign
-from .holds import give_back_read, give_back_write
+from .holds import give_back_read, give_back_write, own_tags
 from .keyspace import FOREVER
-from .serving import break_circles, leave, refusal, serve, serve_all
+from .serving import (break_circles, leave, refusal_of, search_after_loss, serve, serve_all,
+                      serve_places)
+from .turns import holders_that_wait
 
 
 def begin(world):
@@ -54,7 +56,7 @@ def run(world, what):
     slot, db = what["c"], what["db"]
     replies = []
     for argv in what["cmds"]:
-        name = argv[0].upper()
+        name, held_before = argv[0].upper(), holders_that_wait(world)
         if name in commands.COMMANDS:
             caller = commands.Caller(slot, db, what["form"] == "lua", what["form"] == "plain")
             reply = commands.run(world, caller, argv)
@@ -71,6 +73,7 @@ def run(world, what):
         else:
             foreign.run(world, db, argv)
             reply = ("any",)
+        search_after_loss(world, held_before)
         if reply is not None:
             if what["form"] == "plain":
                 world.reply(slot, reply)
@@ -98,9 +101,10 @@ def close(world, slot):
     world.postponed = [p for p in world.postponed if p[0] != slot]
     served = set()
     for waiter in [w for w in world.waiters if w.slot == slot]:
-        world.waiters.remove(waiter)
+        world.remove(waiter)
         world.note("close of a waiter")
-        served.add((waiter.db, waiter.key))
+        served |= {(p.db, p.key) for p in waiter.places()}
+    forget_moved(world, slot)
     for waiter, tag in [f for f in world.in_flight if f[0].slot == slot]:
         if tag is not None:
             world.note("grant taken back")
@@ -122,28 +126,44 @@ def close(world, slot):
     break_circles(world)
 
 
+def forget_moved(world, slot):
+    """Whether a binding that ONCE moved to this connection ends with a grant that is
+    taken back is open: the hold itself was there before."""
+    for waiter in {w for w, _ in world.in_flight if w.slot == slot and w.once and w.session}:
+        for place in waiter.places():
+            kind = "read" if place.kind == "read" else "write"
+            for tag in own_tags(world, place.db, place.key, place.owner, kind):
+                is_new = any(t is tag for _, t in world.in_flight)
+                if tag.slot == slot and not is_new and world.choose(2):
+                    world.note("binding taken back")
+                    world.drop_tags(lambda t, tag=tag: t is tag)
+
+
 def unblock(world, slot, how):
     """CLIENT UNBLOCK. The pattern of its own reply."""
     for waiter in [w for w in world.waiters if w.slot == slot]:
         world.note("unblock " + how)
         leave(world, waiter, ("err", "UNBLOCKED") if how == "ERROR" else
-              refusal(world, waiter.db, waiter.key, waiter.owner, waiter.kind))
-        serve(world, waiter.db, waiter.key)
+              refusal_of(world, waiter))
+        serve_places(world, waiter)
         break_circles(world)
         return ("int", 1)
-    for waiter, tag in [f for f in world.in_flight if f[0].slot == slot]:
+    granted = [f for f in world.in_flight if f[0].slot == slot]
+    if granted:
         # Its answer may have been too late, and then the grant never was. Redis 7.0
         # loses the answer: then the connection is closed.
         outcome = world.choose(3)
         if outcome == 1:
             world.note("grant taken back")
-            if tag is not None and tag.relied:
-                world.drop_tags(lambda t: t is tag)
-            elif tag is not None:
-                release(world, tag)
+            forget_moved(world, slot)
+            for tag in [tag for _, tag in granted if tag is not None]:
+                if tag.relied:
+                    world.drop_tags(lambda t, tag=tag: t is tag)
+                else:
+                    release(world, tag)
             world.out[slot] = world.out[slot][:-1] + [
                 ("err", "UNBLOCKED") if how == "ERROR" else ("ms", None)]
-            serve(world, waiter.db, waiter.key)
+            serve_places(world, granted[0][0])
         elif outcome == 2:
             close(world, slot)
             world.out[slot] = [("closed",)]
@@ -163,7 +183,7 @@ def unblock(world, slot, how):
 
 def allow(world, why):
     world.refused -= {why}
-    world.late |= {(w.db, w.key) for w in world.waiters}
+    world.late |= world.queues()
     if why == "paused":
         postponed, world.postponed = world.postponed, []
         # What was due meanwhile is done between any two of the commands held back.
@@ -203,13 +223,13 @@ def pass_time(world, now):
         if end >= now:
             break
         # A lease lives while now <= its end, a wait ends at its end.
-        world.now = max(world.now, end + 1)
-        tick(world)
+        tick(world, max(world.now, end + 1))
+    tick(world, now)
+
+
+def tick(world, now):
+    held_before = holders_that_wait(world)
     world.now = now
-    tick(world)
-
-
-def tick(world):
     gone = {(db, key) for db in (0, 1) for key, e in world.keys.dbs[db].items()
             if e[2] < world.now}
     world.keys.drop_expired(world.now)
@@ -222,12 +242,13 @@ def tick(world):
             for key in sorted(names):
                 clean(world, db, key)
     for waiter in [w for w in world.waiters if w.deadline < world.now]:
-        if waiter in world.waiters:
+        if world.is_waiting(waiter):
             world.note("timeout")
-            leave(world, waiter, refusal(world, waiter.db, waiter.key, waiter.owner, waiter.kind))
-            serve(world, waiter.db, waiter.key)
+            leave(world, waiter, refusal_of(world, waiter))
+            serve_places(world, waiter)
             break_circles(world)
     serve_all(world)
+    search_after_loss(world, held_before)
 
 
 def short_ends(world):

@@ -2,33 +2,11 @@
 
 An owner waits for every other owner that holds the lock, or that stands ahead of it
 in the queue and makes it wait. Owners are the same in all databases. An edge is
-`certain` when the contract names it, and not where it only may be meant.
+`certain` when the contract names it, and not where it only may be meant. A joint waiter
+waits for everybody that any of its places waits for.
 """
 
-
-def has_place_as_holder(view, waiter):
-    """A holder always gets in again, wherever in the queue its request stands."""
-    if waiter.kind == "read":
-        return waiter.owner in view.readers or view.writer == waiter.owner
-    if waiter.kind == "write":
-        return view.writer == waiter.owner
-    return view.writer == waiter.owner and waiter.owner in view.readers
-
-
-def order(world, db, key, by_reservation=True):
-    """The queue in order of service: upgrades, then by policy, then by arrival."""
-    reserved, _ = world.keys.reservation(db, key, world.now)
-    first = world.settings["policy"] == "prefer-writers"
-
-    def rank(waiter):
-        if waiter.kind == "upgrade":
-            return 0
-        # A reservation is its owner's place to write, ahead of who came later.
-        if by_reservation and waiter.kind == "write" and waiter.owner == reserved:
-            return 1
-        return 3 if first and waiter.kind == "read" else 2
-
-    return sorted(world.queue(db, key), key=lambda w: (rank(w), w.seq))
+from .turns import has_place_as_holder, is_in_turn, order, readers_join
 
 
 def covering(queue, place):
@@ -45,29 +23,31 @@ def covering(queue, place):
 def edges(world, by_reservation=True):
     """A list of (from, to, seq of who waits, seq of who is ahead or None, certain)."""
     found = []
-    for db, key in {(w.db, w.key) for w in world.waiters}:
+    for db, key in world.queues():
         view = world.view(db, key)
         queue = order(world, db, key, by_reservation)
         reserved, _ = world.keys.reservation(db, key, world.now)
-        joins = world.settings["policy"] == "prefer-readers" and view.mode == "read"
+        joins = readers_join(world, view)
         for place, waiter in enumerate(queue):
-            if has_place_as_holder(view, waiter):
+            if has_place_as_holder(view, waiter) or (
+                    waiter.joint and is_in_turn(world, waiter)):
                 continue
             ahead = queue[:place]
             covered = covering(queue, place)
             if waiter.kind == "read":
-                ahead = [a for a in ahead if a.kind == "upgrade" or a.kind == "write"]
+                ahead = [a for a in ahead if a.kind != "read" or a.joint]
             elif waiter.kind == "upgrade":
                 ahead = []
             for other in ahead:
                 if other.owner != waiter.owner:
-                    certain = not (joins and waiter.kind == "read" and other.kind == "write")
+                    certain = not (joins and waiter.kind == "read" and other.kind != "upgrade")
                     certain = certain and queue.index(other) < covered
                     found.append((waiter.owner, other.owner, waiter.seq, other.seq, certain))
             for holder in view.holders() - {waiter.owner}:
-                # A reader among readers waits for them only through a writer ahead.
+                # A reader among readers waits for them only through a writer ahead: one
+                # that is held up by a joint reader does not need their end.
                 certain = waiter.kind != "read" or view.mode == "write" or any(
-                    queue.index(other) < covered for other in ahead)
+                    queue.index(other) < covered for other in ahead if other.kind != "read")
                 found.append((waiter.owner, holder, waiter.seq, None, certain))
             if reserved not in (None, waiter.owner):
                 found.append((waiter.owner, reserved, waiter.seq, None, False))
@@ -117,7 +97,7 @@ def nameable(world, found):
     """The pairs of owners that an error may name: also those in one queue, where one
     waits for the other through a third."""
     pairs = {(e[0], e[1]) for e in found}
-    for db, key in {(w.db, w.key) for w in world.waiters}:
+    for db, key in world.queues():
         for queue in (order(world, db, key), order(world, db, key, by_reservation=False)):
             pairs |= {(w.owner, a.owner) for at, w in enumerate(queue) for a in queue[:at]}
     return pairs
@@ -133,7 +113,7 @@ def closes(world, waiter):
     # A reservation may end before its owner is served: then arrival counts.
     without = edges(world, by_reservation=False)
     pairs = nameable(world, after)
-    world.waiters.remove(waiter)
+    world.remove(waiter)
     if not has_circle(after):
         return "maybe" if has_circle(without) else "no", pairs
     certain = has_circle([e for e in after if e[4]]) and has_circle([e for e in without if e[4]])

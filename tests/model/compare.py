@@ -28,9 +28,11 @@ def reply(pattern, got, world, slot_of, slack):
         good = isinstance(got, Error) and got.startswith(pattern[1])
     elif kind == "deadlock":
         return deadlock(pattern[1], got)
-    elif kind == "token":
-        good = isinstance(got, list) and len(got) == 2 and got[0] == "OK" and token(
-            got[1], pattern[1], pattern[2], slack)
+    elif kind == "ints":
+        good = got == pattern[1]
+    elif kind == "tokens":
+        good = isinstance(got, list) and len(got) == 1 + len(pattern[1]) and got[0] == "OK" and all(
+            token(one, value, least, slack) for one, (_, value, least) in zip(got[1:], pattern[1]))
     elif kind == "help":
         good = isinstance(got, list) and all(isinstance(line, str) for line in got)
     elif kind in ("lua", "multi"):
@@ -126,6 +128,8 @@ def inspect(state, got, slot_of, slack, count, world):
         wanted = 0 if waiter.deadline == FOREVER else waiter.deadline - state["now"]
         if abs(shown["timeout"] - wanted) > slack + 5:
             return f"timeout of {brief([waiter])}: expected {wanted:.0f}, got {shown['timeout']}"
+        if shown["locks"] != len(waiter.places()):
+            return f"locks of {brief([waiter])}: expected {len(waiter.places())}, got {shown}"
     if got["reserved_by"] != state["reserved"]:
         return f"reserved_by: expected {state['reserved']}, got {got['reserved_by']}"
     if not (got["fence"] == state["fence"] or (

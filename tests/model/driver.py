@@ -5,7 +5,7 @@ import time
 from dataclasses import replace
 
 from . import apply, compare
-from .commands import lock_state
+from .commands import lock_state, queue_lengths
 from .keyspace import FOREVER
 from .protocol import ALLOW, DEFAULTS, DUMP, REFUSE, SCRIPT
 from .resp import NOTHING, Closed, Connection, Error
@@ -208,6 +208,8 @@ class Driver:
 
     def insist(self, what):
         """Asks again while a queue is said to be served: it has to be, in the end."""
+        if any(waiter.joint for world in self.worlds for waiter in world.waiters):
+            return  # a lock is free for as long as it waits for another
         slot, end = what["then"]["c"], time.monotonic() + PATIENCE
         while what.get("insist") and self.received.get(slot, [None])[-1] == 0:
             if time.monotonic() > end:
@@ -373,11 +375,7 @@ class Driver:
         at = 0
         for db in (0, 1):
             at += 1
-            lengths = {}
-            for waiter in world.waiters:
-                if waiter.db == db:
-                    lengths[waiter.key] = lengths.get(waiter.key, 0) + 1
-            fault = compare.queues(lengths, rows[at], 100)
+            fault = compare.queues(queue_lengths(world, db), rows[at], 100)
             at += 1
             for lock in self.locks:
                 fault = fault or self.differs_at(world, db, lock, rows[at], slot_of, slack)

@@ -6,7 +6,7 @@ hash lengthened again, queues served.
 
 from . import circles
 from .keyspace import FOREVER, HASH, STRING, prefix
-from .serving import serve
+from .turns import holders_that_wait
 
 COMMANDS = {}
 
@@ -33,7 +33,7 @@ def touch(world, db, *keys):
 def affected(world, db, key):
     """The locks that a key belongs to: itself, or those it is derived from."""
     names = {key}
-    for (other_db, lock) in set(world.touched) | {(w.db, w.key) for w in world.waiters}:
+    for (other_db, lock) in set(world.touched) | world.queues():
         if other_db == db and key.startswith(prefix(lock) + ":"):
             names.add(lock)
     for lock in world.keys.locks(db, world.now):
@@ -193,7 +193,7 @@ def lengthen_to_readers(world, db, key, at_once):
 def run(world, db, argv):
     name = argv[0].upper()
     world.note(name)
-    looked_at = set()
+    looked_at, held_before = set(), holders_that_wait(world)
     if name in WHOLE:
         whole(world, db, argv)
         if name == "DEBUG":
@@ -205,11 +205,9 @@ def run(world, db, argv):
             if name not in UNHEARD:
                 looked_at.add(key)
         COMMANDS[name](world, db, *argv[1:])
-    world.late |= {(w.db, w.key) for w in world.waiters}
+    world.late |= world.queues()
     settle(world, (db, argv[1]) if name == "PEXPIRE" else None, looked_at)
-    made_a_holder = any(circles.has_place_as_holder(world.view(w.db, w.key), w)
-                        for w in world.waiters)
-    if made_a_holder or circles.has_circle(circles.edges(world)):
+    if holders_that_wait(world) - held_before or circles.has_circle(circles.edges(world)):
         raise Open()
 
 

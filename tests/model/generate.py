@@ -3,6 +3,7 @@
 import random
 
 from .foreign_steps import foreign_step
+from .joint_steps import mlock_words, mrenew_words, munlock_words, odd_words
 
 LEASES = ["60000", "100000", "200000", "300000"]
 SESSION_LEASE = "700"  # short enough to be renewed within a history
@@ -13,20 +14,21 @@ PROFILES = {
     "mixed": {
         "locks": ["k", "l", "{k}", "t{1}"], "short": 0.15, "session": 0.2, "once": 0.15,
         "fence": 0.5, "reserve": 0.25, "block": 0.5,
-        "steps": {"lock": 30, "unlock": 22, "other": 12, "packet": 10, "multi": 3, "lua": 4,
-                  "foreign": 9, "close": 3, "kill": 2, "unblock": 3, "wait": 6, "refuse": 5,
-                  "set": 2, "odd": 2}},
+        "steps": {"lock": 30, "unlock": 22, "mlock": 14, "munlock": 8, "other": 12,
+                  "packet": 10, "multi": 3, "lua": 4, "foreign": 9, "close": 3, "kill": 2,
+                  "unblock": 3, "wait": 6, "refuse": 5, "set": 2, "odd": 2}},
     "circles": {
         "locks": ["k", "l", "m", "n"], "short": 0.03, "session": 0.1, "once": 0.05,
         "fence": 0.05, "reserve": 0.05, "block": 0.85,
-        "steps": {"lock": 60, "unlock": 14, "other": 6, "packet": 3, "lua": 1, "close": 2,
-                  "kill": 1, "unblock": 4, "wait": 2, "refuse": 1, "set": 2}},
+        "steps": {"lock": 42, "unlock": 14, "mlock": 26, "munlock": 6, "other": 6,
+                  "packet": 3, "lua": 1, "close": 2, "kill": 1, "unblock": 4, "wait": 2,
+                  "refuse": 1, "set": 2}},
     "sessions": {
         "locks": ["k", "l", "m"], "short": 0.1, "session": 0.65, "once": 0.35, "fence": 0.15,
         "reserve": 0.05, "block": 0.4,
-        "steps": {"lock": 34, "unlock": 16, "other": 16, "packet": 6, "multi": 3, "lua": 7,
-                  "foreign": 8, "close": 8, "kill": 4, "unblock": 2, "wait": 4, "refuse": 3,
-                  "set": 1}},
+        "steps": {"lock": 34, "unlock": 16, "mlock": 12, "munlock": 8, "other": 16,
+                  "packet": 6, "multi": 3, "lua": 7, "foreign": 8, "close": 8, "kill": 4,
+                  "unblock": 2, "wait": 4, "refuse": 3, "set": 1}},
 }
 
 
@@ -62,7 +64,8 @@ class Generator:
         weights = {k: w for k, w in self.profile["steps"].items() if k not in self.without}
         if world.refused:
             weights = {k: w for k, w in weights.items()
-                       if k in ("lock", "unlock", "other", "wait", "close", "kill", "unblock")}
+                       if k in ("lock", "unlock", "mlock", "munlock", "other", "wait", "close",
+                                "kill", "unblock")}
             weights["wait"] = 15
         elif self.profile["steps"].get("refuse") and self.tense(world):
             weights["refuse"] *= 4
@@ -85,11 +88,19 @@ class Generator:
     def lease(self):
         return "@" if self.chance("short") else self.random.choice(LEASES)
 
+    def session_lease(self, lease):
+        return SESSION_LEASE if lease == "@" else lease
+
+    def patience(self):
+        if self.name == "circles" and not self.chance(0.1):
+            return "100000"
+        return self.random.choice(["0", "100000", "100000", "@"])
+
     def place(self, world):
         """A database and a lock, rather one where something goes on."""
         if world.waiters and self.chance(0.7 if world.refused else 0.4):
-            waiter = self.random.choice(world.waiters)
-            return waiter.db, waiter.key
+            place = self.random.choice(world.places())
+            return place.db, place.key
         return self.random.choice(self.dbs), self.random.choice(self.locks)
 
     def holder(self, world, db, key):
@@ -115,8 +126,7 @@ class Generator:
         extra = []
         if self.chance("session"):
             extra.append(["SESSION"])
-            if words[3] == "@":
-                words[3] = SESSION_LEASE
+            words[3] = self.session_lease(words[3])
         has_once = name != "RWLOCK.UPGRADE" or self.upgrade_once
         if has_once and "once" not in self.without and self.chance("once"):
             extra.append(["ONCE"])
@@ -124,8 +134,7 @@ class Generator:
             extra.append(["FENCE"])
         busy = len(world.waiters) >= 8
         if may_block and not busy and self.chance("block"):
-            extra.append(["BLOCK", pick.choice(["0", "100000", "100000", "@"])
-                          if self.name != "circles" or self.chance(0.1) else "100000"])
+            extra.append(["BLOCK", self.patience()])
         elif name == "RWLOCK.WLOCK" and self.chance("reserve"):
             long = "50000" if "long-reserve" in self.without else "90000"
             extra.append(["RESERVE", pick.choice(["@", "50000", long])])
@@ -154,6 +163,9 @@ class Generator:
             ["RWLOCK.FORCEUNLOCK", key] + self.random.choice([[], [], ["READ"], ["WRITE"]]),
             ["RWLOCK.INSPECT", key] + self.random.choice([[], ["COUNT", "1"]]),
             ["RWLOCK.QUEUES"] + self.random.choice([[], ["COUNT", "1"]]),
+            ["RWLOCK.LIST", "0"] + self.random.choice([[], ["COUNT", "100"], ["HELD", "5"]]),
+            ["RWLOCK.LOG"] + self.random.choice([[], ["COUNT", "1"], ["RESET"]]),
+            ["RWLOCK.HOTLOCKS"] + self.random.choice([[], ["COUNT", "1"], ["RESET"]]),
             ["RWLOCK.HELP"]])
 
     def run(self, what, world, slots, form="plain"):
@@ -175,6 +187,19 @@ class Generator:
             step["c"] = self.random.choice(mine)
         return step
 
+    def mlock(self, world, slots):
+        db, key = self.place(world)
+        return self.run((db, [mlock_words(self, world, db, key)]), world, slots)
+
+    def munlock(self, world, slots):
+        db, key = self.place(world)
+        words = mrenew_words if self.chance(0.2) else munlock_words
+        step = self.run((db, [words(self, world, db, key)]), world, slots)
+        mine = [t.slot for t in world.tags if (t.db, t.key) == (db, key)]
+        if mine and self.chance(0.4):
+            step["c"] = self.random.choice(mine)
+        return step
+
     def other(self, world, slots):
         db, key = self.place(world)
         return self.run((db, [self.other_words(world, db, key)]), world, slots)
@@ -183,7 +208,9 @@ class Generator:
         cmds = []
         for at in range(count):
             kind = self.random.random()
-            if kind < 0.45:
+            if "mlock" not in self.without and self.chance(0.2):
+                cmds.append(self.joint_words(world, db, key, may_block and at == count - 1))
+            elif kind < 0.45:
                 words = self.lock_words(world, db, key, may_block and at == count - 1)
                 waiters = [w.owner for w in world.queue(db, key)]
                 if waiters and self.chance(0.5):
@@ -196,6 +223,12 @@ class Generator:
             else:
                 cmds.append(self.other_words(world, db, key))
         return cmds
+
+    def joint_words(self, world, db, key, may_block):
+        words = self.random.choice([mlock_words, mlock_words, munlock_words, mrenew_words])
+        if words is mlock_words:
+            return mlock_words(self, world, db, key, may_block)
+        return words(self, world, db, key)
 
     def packet(self, world, slots):
         db, key = self.place(world)
@@ -272,6 +305,8 @@ class Generator:
     def odd(self, world, slots):
         """What has to be refused, without a trace."""
         db, key = self.place(world)
+        if "mlock" not in self.without and self.chance(0.6):
+            return self.run((db, [odd_words(self, key)]), world, slots)
         return self.run((db, [self.random.choice([
             ["RWLOCK.RLOCK", key, "a", "0"], ["RWLOCK.WLOCK", key, "a", "-5"],
             ["RWLOCK.WLOCK", key, "a", "9223372036854775807"], ["RWLOCK.RLOCK", key, "a", "1.5"],

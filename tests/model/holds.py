@@ -75,6 +75,18 @@ def again(world, slot, db, key, owner, kind, highest, lease, session):
     lengthen(world, db, key, world.now + lease)
 
 
+def check_timeout(world, db, key, owner, once):
+    """Whether the timeout key of one more read hold would be another lock's."""
+    live = world.view(db, key).readers.get(owner, [])
+    there = world.keys.get(db, timeout_key(key, owner, len(live) + 1), world.now)
+    if there is None or (once and live) or world.keys.is_own_timeout(there, key):
+        return
+    if there[0] != STRING:
+        raise Refused("WRONGTYPE")
+    world.note("key clash")
+    raise Refused("ERR key clash with lock " + there[1])
+
+
 def take_read(world, slot, db, key, owner, lease, session, once):
     view = world.clean(db, key)
     live = view.readers.get(owner, [])
@@ -82,13 +94,8 @@ def take_read(world, slot, db, key, owner, lease, session, once):
         again(world, slot, db, key, owner, "read", len(live), lease, session)
         return None
     number, end = len(live) + 1, world.now + lease
+    check_timeout(world, db, key, owner, once)
     timeout = timeout_key(key, owner, number)
-    there = world.keys.get(db, timeout, world.now)
-    if there is not None and not world.keys.is_own_timeout(there, key):
-        if there[0] != STRING:
-            raise Refused("WRONGTYPE")
-        world.note("key clash")
-        raise Refused("ERR key clash with lock " + there[1])
     if view.mode == "free":
         world.keys.put(db, key, HASH, {"mode": "read", owner: "1"}, end)
     else:

@@ -12,6 +12,9 @@ from .keyspace import FOREVER, Keyspace, timeout_key
 
 @dataclass(frozen=True)
 class Waiter:
+    """A request, also before it waits. One for several locks, a joint one, has all of
+    them in `wants`, and `key` and `kind` are those of one of its places."""
+
     seq: int  # arrival
     slot: int  # whose connection, in the driver
     db: int
@@ -23,6 +26,22 @@ class Waiter:
     session: bool = False
     once: bool = False
     fence: bool = False
+    wants: tuple = ()  # (key, kind) of each lock, where it is for several
+
+    @property
+    def joint(self):
+        return bool(self.wants)
+
+    @property
+    def writes(self):
+        """Whether it wants to write any of its locks."""
+        return self.kind != "read" or any(kind == "write" for _, kind in self.wants)
+
+    def places(self):
+        """Itself as it stands in the queue of each of its locks."""
+        if not self.joint:
+            return [self]
+        return [replace(self, key=key, kind=kind) for key, kind in self.wants]
 
 
 @dataclass
@@ -126,8 +145,23 @@ class World:
     def view(self, db, key):
         return self.keys.view(db, key, self.now)
 
+    def places(self):
+        """All places of all waiters."""
+        return [place for waiter in self.waiters for place in waiter.places()]
+
     def queue(self, db, key):
-        return [w for w in self.waiters if (w.db, w.key) == (db, key)]
+        return [p for p in self.places() if (p.db, p.key) == (db, key)]
+
+    def queues(self):
+        """The locks that somebody waits for."""
+        return {(p.db, p.key) for p in self.places()}
+
+    def is_waiting(self, waiter):
+        return any(w.seq == waiter.seq for w in self.waiters)
+
+    def remove(self, waiter):
+        """Takes a waiter out of all queues, whichever of its places is meant."""
+        self.waiters = [w for w in self.waiters if w.seq != waiter.seq]
 
     def reply(self, slot, pattern):
         self.out.setdefault(slot, []).append(pattern)
