@@ -5,7 +5,8 @@
 #
 # A folder of examples/ may have
 #   build.sh  installs the library and builds into $OUT; exits 3 when tools are missing
-#   test.sh   tests the helper on the server at $RWLOCK_URL, which is for it alone
+#   test.sh   tests the helper on the server at $RWLOCK_URL, which is for it alone; it may
+#             start others of $RWLOCK_SERVER with $RWLOCK_MODULE
 #   workers   a line for each library: its id, and how to start its worker
 # Limited by RWLOCK_EXAMPLES_ONLY="python go" and RWLOCK_EXAMPLES_SECONDS=10.
 set -eu
@@ -108,7 +109,8 @@ try() {
     local log=$work/$1.log
     [ -x "examples/$1/test.sh" ] || return 0
     start "$server"
-    if OUT=$work/$1 RWLOCK_URL=redis://127.0.0.1:$port "examples/$1/test.sh" >"$log" 2>&1; then
+    if OUT=$work/$1 RWLOCK_URL=redis://127.0.0.1:$port RWLOCK_SERVER=$server RWLOCK_MODULE=$library \
+        "examples/$1/test.sh" >"$log" 2>&1; then
         echo "examples: $1  test ok"
     else
         fail "$1: test.sh" "$log"

@@ -16,6 +16,8 @@ install)
     install -d "$(dirname "$there")"
     # Never into the old file: a server that has loaded it would crash.
     install -m 755 "$built" "$there.new"
+    # Debug information is most of the built file. It stays in target/.
+    if command -v strip >/dev/null; then strip -x "$there.new"; fi
     mv -f "$there.new" "$there"
     cat <<EOF
 $there is installed. In redis.conf or valkey.conf:
@@ -24,6 +26,7 @@ $there is installed. In redis.conf or valkey.conf:
 EOF
     ;;
 uninstall)
+    [ -e "$there" ] || { echo "uninstall: $there is not there" >&2 && exit 1; }
     rm -f "$there"
     echo "$there is removed. A server with a loadmodule line for it does not start any more."
     ;;

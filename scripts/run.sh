@@ -32,11 +32,11 @@ say_what_to_type() {
 
 The lock server is ready on 127.0.0.1:$port. In another terminal:
 
-  $cli RWLOCK.WLOCK orders me 30000    take the lock "orders" for 30 s: OK
-  $cli RWLOCK.RLOCK orders you 30000   refused: the ms until it ends
-  $cli RWLOCK.INSPECT orders           who holds it
-  $cli RWLOCK.UNLOCK orders me         give it back
-  $cli RWLOCK.HELP                     all commands
+  $cli RWLOCK.WLOCK hello ann 600000  take the lock "hello" for ten minutes: OK
+  $cli RWLOCK.RLOCK hello bob 600000  refused: the ms until it ends
+  $cli -3 RWLOCK.INSPECT hello        who holds it
+  $cli RWLOCK.UNLOCK hello ann        give it back
+  $cli RWLOCK.HELP                    all commands
 
 Ctrl-C stops the server. Its locks stay in .run/$port.
 

@@ -14,5 +14,6 @@ echo '#include <hiredis/hiredis.h>' | cc -fsyntax-only -xc - 2>/dev/null ||
 }
 mkdir -p "$out"
 for program in worker demo test; do
-    cc -std=gnu11 -Wall -Wextra -Werror -O2 -pthread "$program.c" rwlock.c -o "$out/$program" -lhiredis
+    cc -std=gnu11 -Wall -Wextra -Werror -O2 -pthread "$program.c" rwlock.c rwlock_hold.c rwlock_net.c \
+        -o "$out/$program" -lhiredis
 done

@@ -23,13 +23,13 @@ static void say(const char *what) {
 }
 
 static int take(const char *address) {
-    rwlock_owner *me = rwlock_owner_new(address);
+    rwlock_owner *me = rwlock_owner_new(who, address);
     if (me == NULL) return 1;
     rwlock_options options = {.wait_ms = 5000, .fence = 1};
     int writes = who[0] == 'w';
     srand(getpid());
     for (int round = 0; round < 3; round++) {
-        usleep(rand() % 200000);
+        usleep(rand() % 200000); /* so that they do not all ask at once */
         say("asks");
         rwlock *lock;
         if (rwlock_acquire(me, "demo", writes ? RWLOCK_WRITE : RWLOCK_READ, &options, &lock)) {
@@ -39,9 +39,9 @@ static int take(const char *address) {
         char text[64];
         snprintf(text, sizeof text, "          WRITES  (token %lld)", lock->token);
         say(writes ? text : "     reads");
-        usleep(writes ? 100000 : 150000);
+        usleep(writes ? 100000 : 150000); /* stands for the work */
         say(writes ? "          done" : "     done");
-        if (rwlock_release(lock)) return 1;
+        if (rwlock_release(&lock)) return 1;
     }
     rwlock_owner_free(me);
     return 0;

@@ -1,64 +1,100 @@
-/* The read/write locks of the rwlock module, with hiredis. */
+/* Read/write locks of a Redis or Valkey server with the rwlock module, for hiredis.
+ *
+ *     rwlock_owner *me = rwlock_owner_new("nightly-report", "127.0.0.1:6379");
+ *     rwlock *lock;
+ *     if (rwlock_acquire(me, "orders", RWLOCK_WRITE, NULL, &lock) == RWLOCK_OK) {
+ *         save(order);
+ *         rwlock_release(&lock);
+ *     }
+ *     rwlock_owner_free(me);
+ */
 #ifndef RWLOCK_H
 #define RWLOCK_H
 
-#include <hiredis/hiredis.h>
+#define RWLOCK_FOREVER (-1LL)
 
 enum rwlock_result {
     RWLOCK_OK = 0,
-    RWLOCK_TIMED_OUT, /* not granted in time */
-    RWLOCK_NOT_HELD,  /* it was lost before: somebody else may have worked meanwhile */
-    RWLOCK_DEADLOCK,  /* waiting would never end: give back what you hold, begin again */
-    RWLOCK_REENTRY,   /* this owner has the lock already: hand it on */
-    RWLOCK_FAILED     /* anything else: see rwlock_error */
+    RWLOCK_TIMED_OUT,  /* not granted in time: see rwlock_held_ms */
+    RWLOCK_NOT_HELD,   /* it was lost before: somebody else may have worked meanwhile */
+    RWLOCK_DEADLOCK,   /* waiting would never end: give back what you hold, begin again */
+    RWLOCK_GIVEN_BACK, /* the hold was given back already */
+    RWLOCK_NOT_LOADED, /* the server has not loaded the rwlock module */
+    RWLOCK_MISUSE,     /* the call does not fit what the owner holds */
+    RWLOCK_FAILED      /* anything else: see rwlock_error */
 };
 
 enum rwlock_kind { RWLOCK_READ, RWLOCK_WRITE };
 
-/* Who holds locks: one thread at a time. It has a connection of its own, because a
- * command that waits blocks its connection, and a session lives as long as it. */
+/* The holder of locks, for one thread at a time. It may enter a lock again that it has.
+ * Deadlocks are found by owner. It starts no thread. */
 typedef struct rwlock_owner rwlock_owner;
 
-/* A lock that is held. `token` is the fencing token, if one was asked for. */
+/* One or several locks that are held. `token` is the fencing token of the first write
+ * lock, if tokens were asked for. */
 typedef struct rwlock {
     long long token;
     /* The rest is for the functions below. */
     rwlock_owner *owner;
     struct rwlock *next;
-    char *key;
-    enum rwlock_kind kind;
-    int session;
-    long long lease_ms;
-    long long valid_till;
+    int count;
+    struct rwlock_entry *entries;
 } rwlock;
 
 typedef struct rwlock_options {
-    long long wait_ms;  /* how long to wait at most; 0: for ever */
-    long long lease_ms; /* how long the lock outlives a crash; 0: 30,000 */
-    int leased;         /* no session: it is for you to call rwlock_renew in time */
-    int fence;          /* for writers: hand out a fencing token */
+    long long wait_ms;  /* how long to wait at most; 0: try once; RWLOCK_FOREVER */
+    long long lease_ms; /* how long it outlives what keeps it alive; 0: 30,000 */
+    int leased;         /* no session: call rwlock_poll at least every third of the lease */
+    int fence;          /* hand out a fencing token for each write lock */
 } rwlock_options;
 
-/* `nodes`: "host:port", or several with commas: those that a failover may make the
- * primary, or some nodes of a cluster. NULL: no memory, or not such a list.
- * Connections are made when they are needed. */
-rwlock_owner *rwlock_owner_new(const char *nodes);
+/* `name` of this program: the server shows it beside holds, waits and connections. NULL:
+ * the name of its file. `nodes`: "host:port", or several with commas: those that a
+ * failover may make the primary, or some nodes of a cluster. Connections are made when
+ * they are needed. Returns NULL when there is no memory or `nodes` is no such list. */
+rwlock_owner *rwlock_owner_new(const char *name, const char *nodes);
 
-/* Ends the connections, and with them the session locks. */
+/* Ends the connections, and with them the sessions. Frees the locks of this owner. */
 void rwlock_owner_free(rwlock_owner *owner);
 
-/* Takes a lock. `options` may be NULL. On RWLOCK_OK `*lock` is the lock. */
+/* Takes a lock. `options` may be NULL: try once. On RWLOCK_OK `*lock` is the lock, else
+ * NULL. */
 enum rwlock_result rwlock_acquire(rwlock_owner *owner, const char *key, enum rwlock_kind kind,
                                   const rwlock_options *options, rwlock **lock);
 
-/* Gives a lock back and frees it, whatever it returns. */
-enum rwlock_result rwlock_release(rwlock *lock);
+/* Takes all these locks in one step, or none. In a cluster they have to be in one slot. */
+enum rwlock_result rwlock_acquire_all(rwlock_owner *owner, int read_count,
+                                      const char *const *reads, int write_count,
+                                      const char *const *writes, const rwlock_options *options,
+                                      rwlock **lock);
 
-/* Makes the lease last again as long, or, for a session lock, asks whether it is
- * still held. With a lease, call it every third of it. */
-enum rwlock_result rwlock_renew(rwlock *lock);
+/* The fencing token of a write lock. 0 if none was asked for. */
+long long rwlock_token(const rwlock *lock, const char *key);
 
-/* What the last RWLOCK_FAILED, or other error, was about. */
+/* Whether it is still held: RWLOCK_OK or RWLOCK_NOT_HELD. Looks at the connection of a
+ * session. Renews a lease when a third of it has passed. */
+enum rwlock_result rwlock_poll(rwlock *lock);
+
+/* The socket of a session, for poll or epoll: it becomes readable when the hold is lost.
+ * -1: there is none. */
+int rwlock_fd(const rwlock *lock);
+
+/* Asks the server whether it is still held, and renews it. */
+enum rwlock_result rwlock_check(rwlock *lock);
+
+/* From reading to writing without a gap, and back. Of the options count `wait_ms` and
+ * `fence`. */
+enum rwlock_result rwlock_upgrade(rwlock *lock, const rwlock_options *options);
+enum rwlock_result rwlock_downgrade(rwlock *lock);
+
+/* Gives it back, and sets `*lock` to NULL, whatever it returns. */
+enum rwlock_result rwlock_release(rwlock **lock);
+
+/* What the last result other than RWLOCK_OK was about. */
 const char *rwlock_error(const rwlock_owner *owner);
+
+/* After RWLOCK_TIMED_OUT: for how many ms the lock is held at most, if nobody renews it.
+ * 0: others are ahead in its queue. -1: it has no expiry. -2: no server was ready. */
+long long rwlock_held_ms(const rwlock_owner *owner);
 
 #endif

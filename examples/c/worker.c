@@ -1,4 +1,5 @@
 /* Takes locks for a while and checks, with plain keys, that nobody else has them. */
+#include <hiredis/hiredis.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,6 +50,7 @@ static void violation(const char *key, const char *what) {
     fprintf(stderr, "%s: %s: %s\n", name, key, what);
 }
 
+/* So that others have time to break in. */
 static void work(void) { usleep(rand() % 3001); }
 
 static void as_writer(const char *host, const char *lock, long long token) {
@@ -94,7 +96,7 @@ int main(int argc, char **argv) {
     if (lock_count == 0) fail("RWLOCK_LOCKS names no locks");
     node(host, port);
     snprintf(address, sizeof address, "%s:%d", host, port);
-    rwlock_owner *me = rwlock_owner_new(address);
+    rwlock_owner *me = rwlock_owner_new(name, address);
     if (me == NULL) fail("no owner");
 
     srand(getpid());
@@ -118,7 +120,7 @@ int main(int argc, char **argv) {
             as_reader(host, key);
             reads++;
         }
-        if (rwlock_release(lock) != RWLOCK_OK) violation(key, rwlock_error(me));
+        if (rwlock_release(&lock) != RWLOCK_OK) violation(key, rwlock_error(me));
     }
     printf("{\"name\": \"%s\", \"library\": \"hiredis\", \"reads\": %d, \"writes\": %d, "
            "\"timeouts\": %d, \"violations\": %d}\n",

@@ -10,6 +10,7 @@ export async function connect(library, url, isCluster = false) {
   if (library === 'ioredis') {
     const { hostname: host, port } = new URL(url)
     const client = isCluster ? new Cluster([{ host, port: Number(port) }]) : new Redis(url)
+    client.on('error', (error) => console.error(error.message))
     return {
       server: ioredis(client),
       client,

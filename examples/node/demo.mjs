@@ -14,18 +14,21 @@ const [library = 'node-redis', start, who] = process.argv.slice(2)
 if (who) {
   const says = (what) =>
     console.log(`${String(Date.now() - start).padStart(5)} ms  ${who}  ${what}`)
-  const { server, close } = await connect(library, process.env.REDIS_URL ?? 'redis://127.0.0.1:6379')
-  const locks = new Locks(server)
+  const { server, close } = await connect(
+    library,
+    process.env.REDIS_URL ?? 'redis://127.0.0.1:6379',
+  )
+  const locks = new Locks(server, { name: who })
   for (let round = 0; round < 2; round += 1) {
     says('asks')
     if (who.startsWith('writer')) {
-      await locks.withWriteLock('demo', { fence: true }, async (hold) => {
+      await locks.withWriteLock('demo', { waitMs: Infinity, fence: true }, async (hold) => {
         says(`WRITES, with token ${hold.token}`)
         await sleep(200)
         says('is done')
       })
     } else {
-      await locks.withReadLock('demo', async () => {
+      await locks.withReadLock('demo', { waitMs: Infinity }, async () => {
         says('reads')
         await sleep(300)
         says('is done')
@@ -37,6 +40,8 @@ if (who) {
 } else {
   const people = ['reader 1', 'reader 2', 'writer 1', 'reader 3', 'writer 2']
   const now = String(Date.now())
-  const exits = people.map((name) => once(fork(fileURLToPath(import.meta.url), [library, now, name]), 'exit'))
+  const exits = people.map((name) =>
+    once(fork(fileURLToPath(import.meta.url), [library, now, name]), 'exit'),
+  )
   for (const [code] of await Promise.all(exits)) process.exitCode ||= code
 }

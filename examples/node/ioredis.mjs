@@ -1,30 +1,37 @@
-// What rwlock.mjs needs of ioredis: `new Locks(ioredis(client))`. The client is a Redis or
+// Connects rwlock.mjs with ioredis: `new Locks(ioredis(client))`. The client is a Redis or
 // a Cluster.
 
 export function ioredis(client) {
   return {
-    command: (key, [command, ...words]) => client.call(command, ...words),
+    isCluster: Boolean(client.isCluster),
 
-    async node(key) {
-      const near = client.isCluster ? await nodeOf(client, key) : client
-      return { name: nameOf(near), connect: (onclose) => connect(near, onclose) }
+    command: (lock, [command, ...words]) => client.call(command, ...words),
+
+    /** The server that has the lock. */
+    async node(lock) {
+      const near = client.isCluster ? await nodeOf(client, lock) : client
+      return {
+        address: addressOf(near),
+        connect: (name, onclose) => connect(near, name, onclose),
+      }
     },
   }
 }
 
-const nameOf = ({ options: { host, port, path } }) => path ?? `${host}:${port}`
+const addressOf = ({ options: { host, port, path } }) => path ?? `${host}:${port}`
 
-async function nodeOf(cluster, key) {
-  const slot = await cluster.call('CLUSTER', 'KEYSLOT', key)
-  const [name] = cluster.slots[slot] ?? []
-  const node = cluster.nodes('master').find((node) => nameOf(node) === name)
-  if (!node) throw new Error(`no node is known for slot ${slot}`)
+async function nodeOf(cluster, lock) {
+  const slot = await cluster.call('CLUSTER', 'KEYSLOT', lock)
+  const [address] = cluster.slots[slot] ?? []
+  const node = cluster.nodes('master').find((node) => addressOf(node) === address)
+  if (!node) throw new Error(`the client knows no node for slot ${slot}`)
   return node
 }
 
-async function connect(near, onclose) {
+async function connect(near, name, onclose) {
   const own = near.duplicate({
-    // It waits as long as it is told to, and does not come back as another session.
+    connectionName: name,
+    // A wait may take any time, and a session never moves to a second connection.
     commandTimeout: undefined,
     blockingTimeout: undefined,
     socketTimeout: undefined,
@@ -32,11 +39,17 @@ async function connect(near, onclose) {
     retryStrategy: () => null,
     autoResendUnfulfilledCommands: false,
     enableOfflineQueue: true,
+    enableReadyCheck: false,
     maxRetriesPerRequest: null,
     lazyConnect: true,
   })
-  own.on('error', () => {}).on('end', onclose)
-  await own.connect()
+  let refused
+  own.on('error', (error) => (refused = error)).on('end', onclose)
+  try {
+    await own.connect()
+  } catch (error) {
+    throw refused ?? error // ioredis itself says only "Connection is closed."
+  }
   return {
     send: ([command, ...words]) => own.call(command, ...words),
     isOpen: () => own.status === 'ready',

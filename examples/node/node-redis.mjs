@@ -1,24 +1,38 @@
-// What rwlock.mjs needs of node-redis: `new Locks(nodeRedis(client))`. The client is of
-// createClient or createCluster.
+// Connects rwlock.mjs with node-redis: `new Locks(nodeRedis(client))`. The client comes
+// from createClient or createCluster.
 
 export function nodeRedis(client) {
   const isCluster = typeof client.getNodeClientForKey === 'function'
   return {
-    command: (key, words) =>
-      isCluster ? client.sendCommand(key, false, words) : client.sendCommand(words),
+    isCluster,
 
-    async node(key) {
-      const near = isCluster ? await client.getNodeClientForKey(key, false) : client
+    command: (lock, words) =>
+      isCluster ? client.sendCommand(lock, false, words) : client.sendCommand(words),
+
+    /** The server that has the lock. */
+    async node(lock) {
+      const near = isCluster ? await client.getNodeClientForKey(lock, false) : client
       const { host = '', port = '', path = '' } = near.options?.socket ?? {}
-      return { name: `${host}:${port}${path}`, connect: (onclose) => connect(near, onclose) }
+      return {
+        address: `${host}:${port}${path}`,
+        connect: (name, onclose) => connect(near, name, onclose),
+      }
     },
   }
 }
 
-async function connect(near, onclose) {
+async function connect(near, name, onclose) {
   const own = near.duplicate({
-    // It waits as long as it is told to, and does not come back as another session.
-    socket: { ...near.options?.socket, socketTimeout: 0, keepAlive: true, reconnectStrategy: false },
+    name,
+    // A wait may take any time, and a session never moves to a second connection.
+    socket: {
+      ...near.options?.socket,
+      socketTimeout: 0,
+      keepAlive: true,
+      keepAliveInitialDelay: 15_000,
+      reconnectStrategy: false,
+    },
+    commandOptions: { ...near.options?.commandOptions, timeout: undefined },
     pingInterval: undefined,
   })
   own.on('error', onclose).on('end', onclose)

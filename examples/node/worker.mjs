@@ -9,7 +9,7 @@ import { Locks, TimedOut } from './rwlock.mjs'
 const [library, name] = process.argv.slice(2)
 const { RWLOCK_URL, RWLOCK_CLUSTER, RWLOCK_LOCKS, RWLOCK_SECONDS = '10' } = process.env
 const { server, command, close } = await connect(library, RWLOCK_URL, Boolean(RWLOCK_CLUSTER))
-const locks = new Locks(server)
+const locks = new Locks(server, { name })
 const counts = { reads: 0, writes: 0, timeouts: 0, violations: 0 }
 
 function expect(holds, what) {
@@ -19,9 +19,8 @@ function expect(holds, what) {
 }
 
 async function write(lock) {
-  const witness = (verb, key, ...words) =>
-    command(lock, verb, `{${lock}}:witness:${key}`, ...words)
-  await locks.withWriteLock(lock, { wait: 5000, fence: true }, async (hold) => {
+  const witness = (verb, key, ...words) => command(lock, verb, `{${lock}}:witness:${key}`, ...words)
+  await locks.withWriteLock(lock, { waitMs: 5000, fence: true }, async (hold) => {
     expect((await witness('SET', 'w', name, 'NX')) === 'OK', `${lock}: another writer`)
     const readers = Number((await witness('GET', 'r')) ?? 0)
     expect(readers === 0, `${lock}: ${readers} readers beside a writer`)
@@ -35,7 +34,7 @@ async function write(lock) {
 }
 
 async function read(lock) {
-  await locks.withReadLock(lock, { wait: 5000 }, async () => {
+  await locks.withReadLock(lock, { waitMs: 5000 }, async () => {
     await command(lock, 'INCR', `{${lock}}:witness:r`)
     const writer = await command(lock, 'GET', `{${lock}}:witness:w`)
     expect(writer === null, `${lock}: the writer ${writer} beside a reader`)

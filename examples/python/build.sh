@@ -2,8 +2,8 @@
 # Installs redis-py into a virtual environment in $OUT.
 set -eu
 cd "$(dirname "$0")"
-if ! command -v python3 >/dev/null || ! python3 -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; then
-    echo "missing: Python 3.10 or later, with venv (on Debian: python3-venv)"
+if ! command -v python3 >/dev/null || ! python3 -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+    echo "missing: Python 3.11 or later, with venv (on Debian: python3-venv)"
     exit 3
 fi
 cp ./*.py "$OUT"

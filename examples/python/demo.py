@@ -17,16 +17,16 @@ def says(start, who, what):
 
 
 def run(start, who, writes):
-    locks = Locks(redis.Redis.from_url(URL))
+    locks = Locks(redis.Redis.from_url(URL), name=who)
     for _ in range(2):
         says(start, who, "asks")
         if writes:
-            with locks.write("demo", fence=True) as hold:
+            with locks.write("demo", wait=10, fence=True) as hold:
                 says(start, who, f"WRITES, with token {hold.token}")
                 time.sleep(0.2)
                 says(start, who, "is done")
         else:
-            with locks.read("demo"):
+            with locks.read("demo", wait=10):
                 says(start, who, "reads")
                 time.sleep(0.3)
                 says(start, who, "is done")

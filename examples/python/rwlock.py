@@ -1,229 +1,470 @@
 """Read/write locks of a Redis or Valkey server with the rwlock module, for redis-py.
 
-    locks = Locks(redis.Redis())
+    locks = Locks(redis.Redis(), name="billing")  # one for the whole process
     with locks.write("orders", wait=5, fence=True) as hold:
         save(order, hold.token)
-    with locks.read("orders"):
+    with locks.read("orders", wait=5):
+        ...
+    with locks.all(read=["prices"], write=["orders", "stock"], wait=5):
         ...
 
 Copy this file. Licence: that of the module, MIT.
 """
 
+import math
 import os
+import re
+import secrets
+import selectors
 import socket
+import sys
 import threading
 import time
-import uuid
-from contextlib import contextmanager, suppress
+from contextlib import suppress
+from weakref import WeakKeyDictionary
 
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-_PROCESS = uuid.uuid4().hex
+FOREVER = math.inf  # a `wait` without limit
 
 
 class LockError(Exception):
-    """The lock could not be had, or was lost."""
+    """The lock was not granted, or it was lost."""
 
 
 class TimedOut(LockError):
-    """It was not granted in time. `milliseconds` is how long others keep it at most (-1: no end)."""
+    """The lock was not granted in time.
 
-    def __init__(self, name, milliseconds):
-        super().__init__(f"{name} was not granted in time")
+    `milliseconds` is how long it is still held at most, if its holders do not renew it.
+    0: others are ahead in its queue. -1: it has no expiry. None: no server took the request.
+    """
+
+    def __init__(self, names, milliseconds, error=None):
+        why = f"it is held for {milliseconds} ms at most"
+        if milliseconds is None:
+            why = f"no server took the request ({error})"
+        elif milliseconds <= 0:
+            why = "it is held without expiry" if milliseconds else "others are ahead in its queue"
+        super().__init__(f"{names} was not granted in time: {why}")
         self.milliseconds = milliseconds
 
 
 class Deadlock(LockError):
-    """Waiting for it would close a circle. Leave your own locks, and begin again."""
+    """Each owner would wait for another one. Release your locks and start again."""
 
 
 class NotHeld(LockError):
-    """The hold had ended before it was given back: somebody else may have worked meanwhile."""
+    """The hold was lost. Another owner may have worked at the same time."""
 
 
-class Hold:
-    """A hold that is yours. `token` is its fencing token, if one was asked for."""
-
-    def __init__(self, locks, kind, name, owner, lease):
-        self.kind, self.name, self.owner, self.lease = kind, name, owner, lease
-        self.token = None
-        #: Whether it is known to be lost. (While it is not, `check` asks the server.)
-        self.lost = False
-        self._locks = locks
-        self._connection = None  # that a session hold is bound to
-        self._done = threading.Event()
-        self._depth = 1
-
-    def check(self):
-        """Ask the server whether the hold is still there, and make it last a lease longer."""
-        try:
-            self._locks._command("RWLOCK.RENEW", self.name, self.owner, self.lease)
-        except NotHeld:
-            self.lost = True
-            raise
-
-    def _renew(self):
-        """Runs in a thread of its own while a hold without a session is held."""
-        renewed = time.monotonic()
-        while not self._done.wait(self.lease / 3000):
-            asked = time.monotonic()
-            try:
-                self.check()
-                renewed = asked
-            except NotHeld:
-                return
-            except redis.RedisError:
-                # Another try in a third of a lease; but who heard of nothing for
-                # a whole lease has to take the hold for lost.
-                self.lost = time.monotonic() - renewed >= self.lease / 1000
+class NotLoaded(LockError):
+    """The server has no rwlock module, or an older one without this command."""
 
 
 class Locks:
-    """The locks of a server, or of a cluster, that `client` is connected to.
+    """The locks of the server or cluster that `client` is connected to.
 
-    Who waits blocks its connection, and a session lives and dies with its
-    connection. So both get connections of their own, made like those of `client`
-    but without its read timeout; all else goes through `client` itself.
+    A request that waits blocks its connection, and a session ends with its connection.
+    So the helper opens connections of its own, with the settings of `client`. `name`
+    tells in RWLOCK.INSPECT and CLIENT LIST which program holds a lock.
     """
 
-    def __init__(self, client):
+    def __init__(self, client, name=None):
         self._client = client
-        self._reached = False
-        self._pools = {}
-        self._local = threading.local()
+        self._program = name or os.path.basename(sys.argv[0]) or "python"
+        self._reached = self._closed = False
+        self._begin()
 
     def read(self, name, **options):
         """A read (shared) hold, for a `with` block. For the options see `write`."""
-        return self._hold("R", name, **options)
+        return Hold(self, [name], [], **options)
 
-    def write(self, name, **options):
+    def write(self, name, *, linger=None, **options):
         """A write (exclusive) hold, for a `with` block.
 
-        wait:    how many seconds to wait at most; None: for ever; 0: not at all
-        lease:   how many seconds it outlives what keeps it alive
-        session: True: the server keeps it alive as long as its connection is open, and
-                 no longer. False: a thread renews it
-        fence:   hand out a fencing token (write holds only)
+        wait:    the seconds to wait at most; None: try once; FOREVER: no limit
+        lease:   the seconds that the hold lasts after the server lost its session, or
+                 after the last renewal
+        session: True: the hold lasts as long as its connection; False: a thread renews it
+        fence:   get a fencing token (write holds only)
+        on_lost: is called with the hold, in a thread of its own, when the hold is lost
+        linger:  the seconds that this process keeps the lock after its use, unless somebody
+                 else wants it. Needs rwlock_linger.py
 
-        A thread that enters a lock again, of the same kind, is in already.
+        A thread can take a lock again that it holds.
         """
-        return self._hold("W", name, **options)
+        if linger:
+            from rwlock_linger import Kept
 
-    @contextmanager
-    def _hold(self, kind, name, wait=None, lease=30.0, session=True, fence=False):
-        # By thread and process, not by hold: re-entry and the search for
-        # deadlocks go by the owner.
-        owner = f"{_PROCESS}:{os.getpid()}:{threading.get_ident()}"
-        held = self._local.__dict__.setdefault("held", {})
-        hold = held.get((owner, kind, name))
-        if hold:
-            if fence and hold.token is None:
-                raise ValueError(f"{name} is held without a fencing token: ask for it there")
-            hold._depth += 1
-        else:
-            hold = Hold(self, kind, name, owner, max(1, round(lease * 1000)))
-            self._acquire(hold, wait, session, fence)
-            held[owner, kind, name] = hold
-        failed = True
-        try:
-            yield hold
-            failed = False
-        finally:
-            hold._depth -= 1
-            if not hold._depth:
-                del held[owner, kind, name]
-                # What went wrong inside is told rather than what follows from it.
-                with suppress(*([LockError, redis.RedisError] if failed else [])):
-                    self._release(hold)
+            return Kept(self, name, linger, **options)
+        return Hold(self, [], [name], **options)
 
-    def _acquire(self, hold, wait, session, fence):
-        # ONCE: a request that is sent again after a lost reply counts once.
-        words = ["SESSION"] * session + ["FENCE"] * fence + ["ONCE"]
-        until = None if wait is None else time.monotonic() + wait
-        while True:
-            left = 0 if until is None else max(1, round((until - time.monotonic()) * 1000))
-            block = [] if wait == 0 else ["BLOCK", left]
-            connection = None
-            try:
-                connection = self._dedicated(hold.name)
-                self._reached = True
-                reply = connection.execute_command(
-                    f"RWLOCK.{hold.kind}LOCK", hold.name, hold.owner, hold.lease, *block, *words
-                )
-            except BaseException as error:
-                self._abandon(connection, hold, error)
-                # Who was never reached is not waited for: the address may be wrong.
-                over = until is not None and time.monotonic() >= until
-                if not self._reached or over or not _passes(error):
-                    raise _own(error) from None
-                time.sleep(0.1)
-                continue
-            if isinstance(reply, int):
-                connection.close()
-                raise TimedOut(hold.name, reply)
-            hold.token = reply[1] if fence else None
-            if session:
-                hold._connection = connection
-            else:
-                connection.close()
+    def all(self, read=(), write=(), **options):
+        """A hold of several locks, taken in one step. For the options see `write`."""
+        return Hold(self, read, write, **options)
+
+    def close(self):
+        """Close the connections of the helper. Holds that are not released are lost."""
+        with self._guard:
+            self._closed = True
+            for hold in [hold for holds in self._holds.values() for hold in holds]:
+                hold._lose()
+                if hold._connection:
+                    self._unwatch(hold)
+                    hold._connection.disconnect()
+            for connection in [one for idle in self._idle.values() for one in idle]:
+                connection.disconnect()
+            self._idle.clear()
+            for linger in list(self._lingers.values()):
+                linger.close()
+
+    def _begin(self):
+        # A child of os.fork begins anew: its parent's holds and connections are not its own.
+        self._pid = os.getpid()
+        name = f"{self._program[:100]}@{socket.gethostname()[:60]}:{self._pid}"
+        self._name = re.sub("[^!-~]", "-", name)
+        self._guard = threading.RLock()
+        self._thread = threading.local()
+        self._holds = {}  # by owner
+        self._lingers = {}  # by lock: what is kept after its use
+        self._idle = WeakKeyDictionary()  # connections that nobody uses, by server
+        self._selector = selectors.DefaultSelector()
+        self._watcher = None
+
+    def _owner(self):
+        """The owner is the thread: re-entry and the search for deadlocks go by it."""
+        if self._pid != os.getpid():
+            self._begin()
+        if not hasattr(self._thread, "owner"):
+            self._thread.owner = f"{self._name}:{secrets.token_hex(6)}"
+        return self._thread.owner
+
+    def _add(self, hold):
+        with self._guard:
+            if self._closed:
+                if hold._connection:
+                    hold._connection.disconnect()
+                raise RuntimeError("these Locks are closed")
+            hold._held = True
+            self._holds.setdefault(hold.owner, []).append(hold)
+            if not hold._connection:
                 threading.Thread(target=hold._renew, daemon=True).start()
-            return
+                return
+            self._selector.register(hold._connection._sock, selectors.EVENT_READ, hold)
+            if not self._watcher:
+                self._watcher = threading.Thread(target=self._watch, daemon=True)
+                self._watcher.start()
 
-    def _release(self, hold):
-        hold._done.set()
-        kind = "READ" if hold.kind == "R" else "WRITE"
+    def _remove(self, hold):
+        with self._guard:
+            if not hold._held:
+                raise RuntimeError(f"{hold} was given back already, or never acquired")
+            hold._held = False
+            hold._done.set()
+            self._holds[hold.owner].remove(hold)
+            if not self._holds[hold.owner]:
+                del self._holds[hold.owner]
+            self._unwatch(hold)
+
+    def _unwatch(self, hold):
+        with suppress(AttributeError, KeyError, ValueError):
+            self._selector.unregister(hold._connection._sock)
+
+    def _watch(self):
+        """Runs in a thread while there are sessions, and notices that a connection ended."""
+        while True:
+            events = self._selector.select(0.2)
+            with self._guard:
+                for key, _ in events:
+                    if key.fileobj not in self._selector.get_map():
+                        continue  # its hold has just been released
+                    self._selector.unregister(key.fileobj)
+                    if _is_open(key.data._connection):
+                        self._selector.register(key.fileobj, selectors.EVENT_READ, key.data)
+                    else:
+                        key.data._lose()
+                if not self._selector.get_map():
+                    self._watcher = None
+                    return
+
+    def _ask(self, hold, words, wait=0, block=False, connection=None):
+        """Send a command. When the connection breaks, or while another server takes over,
+        send it again until `wait` is up. Returns the reply and the connection."""
+        until = time.monotonic() + wait
+        cluster = isinstance(self._client, redis.RedisCluster)
+        again = cluster  # once more at once, because the map of the cluster may be old
+        while True:
+            left = max(0.001, until - time.monotonic())
+            # The server itself ends a wait in time. It is away if it does so too late.
+            limit = (left + 0.4 if block else left) if wait else math.inf
+            blocks = ["BLOCK", 0 if wait == FOREVER else math.ceil(left * 1000)]
+            try:
+                connection = connection or self._connect(hold._names[0], limit)
+                connection.send_command(*words, *(blocks if block and wait else []))
+                if limit == math.inf:
+                    limit = None if wait else connection.socket_timeout
+                if not connection.can_read(limit):
+                    raise redis.TimeoutError("no reply")
+                return connection.read_response(), connection
+            except BaseException as error:
+                # An error that the server sent says that it did not execute the command.
+                again = again and (not connection or isinstance(error, redis.ResponseError))
+                if connection:
+                    connection.disconnect()
+                    connection = None
+                # A server that was never reached is not waited for: its address may be wrong.
+                if not self._reached or not _passes(error):
+                    raise _own(error) from None
+                if cluster:
+                    with suppress(redis.RedisError):
+                        self._client.nodes_manager.initialize()
+                if again:
+                    again = False
+                elif time.monotonic() + 0.1 > until or hold._done.wait(0.1):
+                    raise (TimedOut(hold, None, error) if wait else error) from None
+
+    def _connect(self, name, limit):
+        """A connection to the server of a lock that nobody else uses."""
+        client = self._client
+        if isinstance(client, redis.RedisCluster):
+            client = client.get_redis_connection(client.get_node_from_key(name))
+        pool = client.connection_pool
+        with self._guard:
+            idle = self._idle.setdefault(pool, [])
+            while idle:
+                connection = idle.pop()
+                if _is_open(connection):
+                    return connection
+                connection.disconnect()
+        settings = {**pool.connection_kwargs, "client_name": None, "retry": Retry(NoBackoff(), 0)}
+        if not issubclass(pool.connection_class, redis.UnixDomainSocketConnection):
+            settings.update(_KEEPALIVE)
+        connection = pool.connection_class(**settings)
+        connection.idle = idle
+        timeout = connection.socket_timeout
+        if limit < math.inf:
+            connection.socket_timeout = min(limit, timeout or limit)
+            connection.socket_connect_timeout = connection.socket_timeout
+        connection.connect()
+        connection.socket_timeout = timeout
+        self._reached = True
+        with suppress(redis.ResponseError):  # an ACL may forbid it
+            connection.send_command("CLIENT", "SETNAME", self._name)
+            connection.read_response()
+        return connection
+
+    def _keep(self, connection):
+        with self._guard:
+            if self._closed:
+                connection.disconnect()
+            else:
+                connection.idle.append(connection)
+
+
+class Hold:
+    """A lock, held for a `with` block or from `acquire` to `release`.
+
+    token:  the fencing token, if `fence` was given and there is one write lock
+    tokens: the fencing tokens of all write locks, by name
+    lost:   whether the hold is known to be lost
+    owner:  what RWLOCK.INSPECT calls it
+    """
+
+    def __init__(
+        self, locks, read, write, wait=None, lease=30, session=True, fence=False, on_lost=None
+    ):
+        self._locks, self._read, self._write = locks, list(read), list(write)
+        self._names = self._read + self._write
+        if not self._names or str in (type(read), type(write)):
+            raise ValueError("a list with at least one lock is needed")
+        self._wait, self._lease = wait or 0, max(1, round(lease * 1000))
+        self._session, self._fence, self._on_lost = session, fence, on_lost
+        self._held = None  # False once it was released
+        self._done = threading.Event()  # it was released or lost
+        self._connection = None  # of the session
+        self._above = None  # the write hold above a read hold, after `upgrade`
+        self.owner, self.tokens, self.lost = None, {}, False
+
+    def __str__(self):
+        return ", ".join(map(str, self._names))
+
+    @property
+    def token(self):
+        return next(iter(self.tokens.values())) if len(self.tokens) == 1 else None
+
+    def __enter__(self):
+        return self.acquire()
+
+    def __exit__(self, failed, *_):
+        # An error of the block is raised rather than one that follows from it.
+        with suppress(*([LockError, redis.RedisError, RuntimeError] if failed else [])):
+            self.release()
+
+    def acquire(self):
+        """Take the lock. Returns this hold."""
+        if self._held is not None:
+            raise RuntimeError(f"{self} was acquired already: make another hold")
+        self.owner, self._pid = self._locks._owner(), os.getpid()
+        for name in self._names:
+            linger = self._locks._lingers.get(name)
+            if linger and linger.is_mine():
+                raise Deadlock(f"{name}: this thread holds it with linger")
+        for name in self._write:
+            if self._others(name) == {"READ"}:
+                raise Deadlock(f"{name}: this thread reads it. Use upgrade() of that hold")
+        if len(self._names) == 1:
+            kind = "W" if self._write else "R"
+            return self._take(f"RWLOCK.{kind}LOCK", *self._names, self.owner, self._lease)
+        clauses = _clauses(READ=self._read, WRITE=self._write)
+        return self._take("RWLOCK.MLOCK", self.owner, self._lease, *clauses)
+
+    def _take(self, *words):
+        words = [*words, *["SESSION"] * self._session, *["FENCE"] * self._fence]
         try:
-            self._command("RWLOCK.UNLOCK", hold.name, hold.owner, kind)
-        except BaseException:
-            if hold._connection:
-                hold._connection.connection.disconnect()  # the server gives it back
+            reply, connection = self._locks._ask(self, words, self._wait, block=True)
+        except BaseException as error:
+            # Interrupted. A session has ended with its connection; a lease would stay.
+            if not isinstance(error, Exception) and not self._session:
+                if not any(map(self._others, self._names)):
+                    with suppress(LockError, redis.RedisError):
+                        self._locks._ask(self, self._unlock())
             raise
-        finally:
-            if hold._connection:
-                hold._connection.close()
+        if isinstance(reply, int) or not self._session:
+            self._locks._keep(connection)
+        if isinstance(reply, int):
+            raise TimedOut(self, reply)
+        if self._session:
+            self._connection = connection
+        if self._fence:
+            self.tokens = dict(zip(self._write, reply[1:]))
+        self._locks._add(self)
+        return self
 
-    def _command(self, *words):
+    def release(self):
+        """Give the lock back. `NotHeld` says that the hold was lost before."""
+        if self._held and self._pid != os.getpid():
+            return  # the hold of the parent of this process
+        above, self._above = self._above, None
         try:
-            return self._client.execute_command(*words)
-        except redis.ResponseError as error:
-            raise _own(error) from None
+            if above:
+                above.release()
+        finally:
+            self._locks._remove(self)
+            connection, self._connection = self._connection, None
+            try:
+                if self.lost:
+                    raise NotHeld(f"{self} was lost")
+                reply, connection = self._locks._ask(self, self._unlock(), connection=connection)
+                if isinstance(reply, list) and -1 in reply:
+                    raise NotHeld(f"some of {self} were lost")
+                self._locks._keep(connection)
+            except BaseException as error:
+                if connection:
+                    connection.disconnect()
+                if self._session and isinstance(error, (redis.ConnectionError, redis.TimeoutError)):
+                    raise NotHeld(f"{self} was lost: {error}") from None
+                raise
 
-    def _dedicated(self, name):
-        """A client with one connection, which goes back to its pool with `close`."""
-        node = self._client
-        if isinstance(node, redis.RedisCluster):
-            node = node.get_redis_connection(node.get_node_from_key(name))
-        theirs = node.connection_pool
-        pool = self._pools.get(id(theirs))
-        if not pool:
-            kwargs = dict(theirs.connection_kwargs, socket_timeout=None, retry=_NO_RETRY)
-            if not issubclass(theirs.connection_class, redis.UnixDomainSocketConnection):
-                kwargs.update(_KEEPALIVE)
-            pool = redis.ConnectionPool(theirs.connection_class, max_connections=10**6, **kwargs)
-            pool.made_like = theirs  # keeps its id from being another's
-            self._pools[id(theirs)] = pool
-        return redis.Redis(connection_pool=pool, single_connection_client=True)
+    def upgrade(self, wait=None, fence=False):
+        """From read to write, with no gap. After `TimedOut` or `Deadlock` it still reads."""
+        self._expect()
+        if self._above or self._write:
+            return
+        if len(self._names) > 1:
+            raise ValueError(f"{self}: only a hold of one lock can be upgraded")
+        name = self._names[0]
+        above = Hold(
+            self._locks, [], [name], wait, self._lease / 1000, self._session, fence,
+            on_lost=lambda _: self._lose(),
+        )  # fmt: skip
+        above.owner, above._pid = self.owner, self._pid
+        self._above = above._take("RWLOCK.UPGRADE", name, self.owner, self._lease)
+        self.tokens = above.tokens
 
-    def _abandon(self, connection, hold, error):
-        """Leave the queue, and whatever was granted without our hearing of it."""
-        if connection:
-            connection.connection.disconnect()
-            connection.close()
-        if isinstance(self._client, redis.RedisCluster) and isinstance(
-            error, (redis.ConnectionError, redis.exceptions.MovedError)
-        ):
-            with suppress(redis.RedisError):
-                self._client.nodes_manager.initialize()
-        if not isinstance(error, Exception):  # KeyboardInterrupt and the like
-            with suppress(LockError, redis.RedisError):
-                self._release(hold)
+    def downgrade(self):
+        """From write to read, with no gap. Then others may read too."""
+        self._expect()
+        above, self._above = self._above, None
+        self.tokens = {}
+        if above:
+            above.release()
+        elif any(map(self._others, self._write)):
+            raise RuntimeError(f"{self}: this thread holds it twice. Release the other hold first")
+        while self._write:
+            self._tell("RWLOCK.DOWNGRADE", self._write[0], self.owner, self._lease)
+            self._read.append(self._write.pop(0))
+
+    def check(self):
+        """Ask the server, and let the lease begin anew. `NotHeld` if the hold was lost."""
+        self._expect()
+        self._check()
+
+    def _check(self, wait=0):
+        if len(self._names) == 1:
+            self._tell("RWLOCK.RENEW", *self._names, self.owner, self._lease, wait=wait)
+        else:
+            self._tell("RWLOCK.MRENEW", self.owner, self._lease, *self._names, wait=wait)
+
+    def _expect(self):
+        if not self._held or self._pid != os.getpid():
+            raise RuntimeError(f"{self} is not held: it was given back, or never acquired")
+        if self.lost:
+            raise NotHeld(f"{self} was lost")
+
+    def _tell(self, *words, wait=0):
+        try:
+            reply, connection = self._locks._ask(self, words, wait)
+            self._locks._keep(connection)
+            if isinstance(reply, list) and 0 in reply:
+                raise NotHeld(f"some of {self} were lost")
+        except NotHeld:
+            self._lose()
+            raise
+
+    def _renew(self):
+        """Runs in a thread as long as a hold without a session is held."""
+        end = time.monotonic() + self._lease / 1000
+        while not self._done.wait(self._lease / 3000):
+            asked = time.monotonic()
+            try:
+                self._check(max(0, end - asked))
+                end = asked + self._lease / 1000
+            except (LockError, redis.RedisError):
+                self._lose()
+
+    def _lose(self):
+        with self._locks._guard:
+            if self._done.is_set():
+                return
+            self._done.set()
+            self.lost = True
+        if self._on_lost:
+            threading.Thread(target=self._on_lost, args=(self,), daemon=True).start()
+
+    def _others(self, name):
+        """How this owner holds a lock beside this hold."""
+        kinds = set()
+        for hold in self._locks._holds.get(self.owner, ()):
+            if hold is not self:
+                kinds |= {"READ"} if name in hold._read else set()
+                kinds |= {"WRITE"} if name in hold._write else set()
+        return kinds
+
+    def _unlock(self):
+        # The last hold of an owner gives back ALL: also what the server granted to a
+        # request whose reply was lost.
+        last = [name for name in self._names if not self._others(name)]
+        read = [name for name in self._read if name not in last]
+        write = [name for name in self._write if name not in last]
+        if len(self._names) == 1:
+            kind = "ALL" if last else "READ" if read else "WRITE"
+            return ["RWLOCK.UNLOCK", *self._names, self.owner, kind]
+        return ["RWLOCK.MUNLOCK", self.owner, *_clauses(READ=read, WRITE=write, ALL=last)]
 
 
-_NO_RETRY = Retry(NoBackoff(), 0)  # `_acquire` tries again itself
-
-# So that a server which is gone is noticed within half a minute.
+# A server that is gone without a word is noticed within half a minute.
 _KEEPALIVE = {
     "socket_keepalive": True,
     "socket_keepalive_options": {
@@ -234,25 +475,42 @@ _KEEPALIVE = {
 }
 
 
+def _clauses(**names):
+    """The words of the clauses of MLOCK and MUNLOCK: READ 2 a b WRITE 1 c."""
+    return [word for kind, of in names.items() if of for word in (kind, len(of), *of)]
+
+
+def _is_open(connection):
+    try:
+        connection.can_read(0)
+        return True
+    except redis.RedisError:
+        return False
+
+
 def _passes(error):
-    """Whether it is over when another server has taken over."""
-    return isinstance(
-        error,
-        (
-            redis.ConnectionError,  # LOADING too
-            redis.TimeoutError,
-            redis.ReadOnlyError,
-            redis.exceptions.TryAgainError,
-            redis.exceptions.MovedError,
-            redis.exceptions.ClusterDownError,
-            redis.exceptions.SlotNotCoveredError,
-        ),
-    ) and not isinstance(error, redis.AuthenticationError) or str(error).startswith("UNBLOCKED")
+    """Whether the error is over when another server has taken over."""
+    passing = (
+        redis.ConnectionError,  # LOADING too
+        redis.TimeoutError,
+        redis.ReadOnlyError,
+        redis.exceptions.TryAgainError,
+        redis.exceptions.MovedError,
+        redis.exceptions.ClusterDownError,
+        redis.exceptions.SlotNotCoveredError,
+    )
+    if isinstance(error, redis.AuthenticationError):
+        return False
+    return isinstance(error, passing) or str(error).startswith("UNBLOCKED")
 
 
 def _own(error):
     """The error of this module that a server's error stands for."""
-    for word, kind in (("NOTHELD", NotHeld), ("DEADLOCK", Deadlock)):
-        if str(error).startswith(word):
-            return kind(str(error))
+    text = str(error)
+    if text.startswith("NOTHELD"):
+        return NotHeld(text)
+    if text.startswith("DEADLOCK"):
+        return Deadlock(text)
+    if text.startswith("unknown command"):
+        return NotLoaded(f"the rwlock module is not loaded, or too old: {text.split(',')[0]}")
     return error

@@ -14,7 +14,7 @@ from rwlock_asyncio import Locks, TimedOut
 
 name, url = sys.argv[1], os.environ["RWLOCK_URL"]
 client = (redis.RedisCluster if os.environ.get("RWLOCK_CLUSTER") else redis.Redis).from_url(url)
-locks = Locks(client)
+locks = Locks(client, name)
 counts = {"reads": 0, "writes": 0, "timeouts": 0, "violations": 0}
 
 

@@ -24,11 +24,13 @@ writes() {
 
 run() {
     who=$1
+    # shellcheck disable=SC2034 # rwlock.sh reads it
+    RWLOCK_NAME=$1
     for _ in 1 2; do
         says asks
         case $who in
-        reader*) with_read_lock demo reads ;;
-        writer*) with_write_lock -f demo writes ;;
+        reader*) with_read_lock --wait-ms 10000 demo reads ;;
+        writer*) with_write_lock --wait-ms 10000 --fence demo writes ;;
         esac
     done
 }

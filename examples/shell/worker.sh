@@ -46,9 +46,9 @@ end=$((SECONDS + ${RWLOCK_SECONDS:-10}))
 while [ $SECONDS -lt $end ]; do
     lock=${locks[RANDOM % ${#locks[@]}]} status=0
     if [ $((RANDOM % 3)) = 0 ]; then
-        with_write_lock -w 5 -f "$lock" write || status=$?
+        with_write_lock --wait-ms 5000 --fence "$lock" write || status=$?
     else
-        with_read_lock -w 5 "$lock" read_ || status=$?
+        with_read_lock --wait-ms 5000 "$lock" read_ || status=$?
     fi
     case $status in
     0) ;;

@@ -7,7 +7,9 @@ import sys
 import threading
 import time
 
-import top
+from connection import Server
+from frame import frame
+from look import Watch
 
 URL = sys.argv[1] if len(sys.argv) > 1 else os.environ.get("REDIS_URL", "redis://127.0.0.1:6379")
 over = threading.Event()
@@ -15,7 +17,7 @@ over = threading.Event()
 
 def client(owner, locks, writes, pause):
     """Takes locks, one after the other, until it is over."""
-    server = top.Server(URL)
+    server = Server(URL)
     while not over.is_set():
         lock = random.choice(locks)
         word, kind = ("WLOCK", "WRITE") if random.random() < writes else ("RLOCK", "READ")
@@ -33,10 +35,10 @@ clients = [threading.Thread(target=client, args=one) for one in people]
 for one in clients:
     one.start()
 time.sleep(1)
-server = top.Server(URL)
-before = top.look(server)
+watch = Watch(URL)
+before = watch.look()
 time.sleep(2)
-print("\n".join(top.frame(top.look(server), before)))
+print("\n".join(frame(watch.look(), before)))
 over.set()
 for one in clients:
     one.join()

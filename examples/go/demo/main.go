@@ -42,8 +42,8 @@ func take(who string, start time.Time) {
 	}
 	options, err := redis.ParseURL(url)
 	check(err)
-	me := rwlock.NewOwner(redis.NewClient(options))
-	defer me.Close()
+	locks := rwlock.New(redis.NewClient(options), who)
+	defer locks.Close()
 	ctx := context.Background()
 	say := func(format string, args ...any) {
 		fmt.Printf("%5d ms  %s  %s\n", time.Since(start).Milliseconds(), who, fmt.Sprintf(format, args...))
@@ -52,19 +52,19 @@ func take(who string, start time.Time) {
 		time.Sleep(rand.N(200 * time.Millisecond))
 		say("asks")
 		if strings.HasPrefix(who, "writer") {
-			lock, err := me.Lock(ctx, "demo", rwlock.Options{Wait: 5 * time.Second, Fence: true})
+			hold, err := locks.Lock(ctx, "demo", rwlock.Options{Wait: 5 * time.Second, Fence: true})
 			check(err)
-			say("          WRITES  (token %d)", lock.Token)
+			say("          WRITES  (token %d)", hold.Token)
 			time.Sleep(100 * time.Millisecond)
 			say("          done")
-			check(lock.Unlock())
+			check(hold.Unlock())
 		} else {
-			lock, err := me.RLock(ctx, "demo", rwlock.Options{Wait: 5 * time.Second})
+			hold, err := locks.RLock(ctx, "demo", rwlock.Options{Wait: 5 * time.Second})
 			check(err)
 			say("     reads")
 			time.Sleep(150 * time.Millisecond)
 			say("     done")
-			check(lock.Unlock())
+			check(hold.Unlock())
 		}
 	}
 }

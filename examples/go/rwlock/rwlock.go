@@ -1,12 +1,16 @@
 // Package rwlock takes the read/write locks of the rwlock module with go-redis.
 //
-//	me := rwlock.NewOwner(client) // one for each goroutine that locks
-//	defer me.Close()
-//	lock, err := me.Lock(ctx, "orders", rwlock.Options{Wait: 5 * time.Second})
+//	locks := rwlock.New(client, "nightly-report") // one for the whole process
+//	defer locks.Close()
+//
+//	hold, err := locks.Lock(ctx, "orders", rwlock.Options{Wait: 5 * time.Second, Fence: true})
 //	if err != nil {
 //		return err
 //	}
-//	defer lock.Unlock()
+//	defer hold.Unlock()
+//	return save(hold.Context(), order, hold.Token)
+//
+// Copy this folder. Licence: that of the module, MIT.
 package rwlock
 
 import (
@@ -14,269 +18,348 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-var (
-	ErrTimedOut = errors.New("rwlock: not granted in time")
-	ErrNotHeld  = errors.New("rwlock: the lock was lost before it was given back")
-	ErrDeadlock = errors.New("rwlock: waiting would never end")
-	ErrReentry  = errors.New("rwlock: this owner has the lock already")
-)
+// Forever is an Options.Wait without limit.
+const Forever time.Duration = math.MaxInt64
 
-const (
-	grace = 10 * time.Second      // what an answer may take beyond the time to wait
-	pause = 50 * time.Millisecond // between two tries on a server that is not ready
-)
-
-// Options of an acquisition. The zero value waits for ever, with a lease of 30 s.
+// Options of a request. The zero value tries once, and takes a session.
 type Options struct {
-	Wait    time.Duration // how long to wait at most; 0: for ever
-	Lease   time.Duration // how long the lock outlives a crash of this process
-	Session bool          // the lock ends with this owner's connection, the server renews it
-	Fence   bool          // Lock only: hand out a fencing token
+	Wait       time.Duration // how long to wait at most; 0: try once
+	Lease      time.Duration // how long the hold lasts after its session or the last renewal; 0: 30 s
+	PlainLease bool          // no session: a goroutine renews the hold
+	Fence      bool          // get a fencing token (write holds only)
+	Owner      *Owner        // enter the locks of this owner again; nil: a new owner
 }
 
-// Owner is who holds locks: one goroutine at a time. It has connections of its
-// own, because a command that waits blocks its connection, and because a session
-// lives as long as its connection.
+// Owner is one flow of work, made by NewOwner. It can take a lock again that it holds, and
+// the server finds deadlocks by owner. Goroutines with the same owner do not exclude each other.
 type Owner struct {
-	ID     string
-	client redis.UniversalClient
-	conns  map[string]*redis.Client
-	held   map[string]bool
+	ID   string
+	held map[string]*grant // by lock
 }
 
-func NewOwner(client redis.UniversalClient) *Owner {
-	return &Owner{rand.Text(), client, map[string]*redis.Client{}, map[string]bool{}}
+// Locks are the locks of a server or a cluster.
+type Locks struct {
+	connections
+	program string // name@host:pid
+
+	mu     sync.Mutex // guards all owners, grants and holds
+	closed bool
+	grants map[*grant]bool
 }
 
-// Close ends the owner's connections, and with them its session locks.
-func (o *Owner) Close() {
-	for addr, conn := range o.conns {
-		delete(o.conns, addr)
-		conn.Close()
+// New returns the locks of the server that the client is connected to. The server shows
+// the name, of a program or a job, with each holder and connection. "": the program's name.
+func New(client redis.UniversalClient, name string) *Locks {
+	if name == "" {
+		name = filepath.Base(os.Args[0])
+	}
+	host, _ := os.Hostname()
+	program := fmt.Sprintf("%s@%s:%d", plain(name, 100), plain(host, 50), os.Getpid())
+	return &Locks{
+		connections: newConnections(client, program),
+		program:     program,
+		grants:      map[*grant]bool{},
 	}
 }
 
-// Lock is a lock that is held.
-type Lock struct {
-	Token int64 // the fencing token, if one was asked for
-
-	owner     *Owner
-	key, kind string
-	options   Options
-	validTill time.Time // when the lease ends at the earliest
-	lost      chan struct{}
-	stop      func()
+// plain keeps what a connection's name may have.
+func plain(text string, length int) string {
+	text = strings.Map(func(r rune) rune {
+		if r < '!' || r > '~' {
+			return '-'
+		}
+		return r
+	}, text)
+	return text[:min(len(text), length)]
 }
 
-// RLock takes the lock for reading, beside other readers.
-func (o *Owner) RLock(ctx context.Context, key string, options Options) (*Lock, error) {
-	options.Fence = false
-	return o.acquire(ctx, key, "READ", "RWLOCK.RLOCK", options)
+// NewOwner returns an owner for Options.Owner.
+func (l *Locks) NewOwner() *Owner {
+	return &Owner{ID: l.program + ":" + rand.Text(), held: map[string]*grant{}}
 }
 
-// Lock takes the lock for writing, alone.
-func (o *Owner) Lock(ctx context.Context, key string, options Options) (*Lock, error) {
-	return o.acquire(ctx, key, "WRITE", "RWLOCK.WLOCK", options)
-}
-
-func (o *Owner) acquire(ctx context.Context, key, kind, command string, options Options) (*Lock, error) {
-	if o.held[kind+key] {
-		return nil, ErrReentry
+// Close ends all waits, renewals and connections, and with them the holds. Your client
+// stays open.
+func (l *Locks) Close() {
+	l.mu.Lock()
+	l.closed = true
+	grants := maps.Clone(l.grants)
+	l.mu.Unlock()
+	for g := range grants {
+		g.lose("its Locks were closed")
 	}
-	if options.Lease == 0 {
-		options.Lease = 30 * time.Second
-	}
-	start := time.Now()
-	for {
-		block := int64(0)
-		if options.Wait > 0 {
-			block = max(1, (options.Wait - time.Since(start)).Milliseconds())
-		}
-		// ONCE: asking again after a lost answer does not count twice.
-		args := []any{command, key, o.ID, options.Lease.Milliseconds(), "BLOCK", block, "ONCE"}
-		if options.Session {
-			args = append(args, "SESSION")
-		}
-		if options.Fence {
-			args = append(args, "FENCE")
-		}
-		limit := time.Duration(0)
-		if options.Wait > 0 {
-			limit = time.Duration(block)*time.Millisecond + grace
-		}
-		reply, err := o.send(ctx, limit, key, args...)
-		if err == nil {
-			lock := &Lock{owner: o, key: key, kind: kind, options: options, lost: make(chan struct{})}
-			switch granted := reply.(type) {
-			case int64:
-				return nil, ErrTimedOut
-			case []any:
-				lock.Token = granted[1].(int64)
-			}
-			o.held[kind+key] = true
-			lock.renew()
-			return lock, nil
-		}
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		if !passing(err) {
-			return nil, named(err)
-		}
-		if options.Wait > 0 && time.Since(start) > options.Wait {
-			return nil, fmt.Errorf("%w: %w", ErrTimedOut, err)
-		}
-		time.Sleep(pause)
-	}
+	l.connections.close()
 }
 
-// Lost is closed when the lock is known to be lost: stop to touch what it
-// protects. A session lock is not watched; ask with Check.
-func (l *Lock) Lost() <-chan struct{} { return l.lost }
-
-// Check asks the server whether the lock is still held.
-func (l *Lock) Check(ctx context.Context) error {
-	return named(l.owner.client.Do(ctx, "RWLOCK.RENEW", l.key, l.owner.ID, l.options.Lease.Milliseconds()).Err())
+// Lock takes a lock for writing, alone.
+func (l *Locks) Lock(ctx context.Context, name string, o Options) (*Hold, error) {
+	return l.LockAll(ctx, nil, []string{name}, o)
 }
 
-// renew lengthens the lease every third of it, through the ordinary client: the
-// owner's own connection may be waiting for another lock.
-func (l *Lock) renew() {
-	l.validTill = time.Now().Add(l.options.Lease)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	l.stop = func() { cancel(); <-done }
-	if l.options.Session {
-		close(done)
-		return
-	}
-	go func() {
-		defer close(done)
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-time.After(l.options.Lease / 3):
-			}
-			asked := time.Now()
-			err := l.Check(ctx)
-			if err == nil {
-				l.validTill = asked.Add(l.options.Lease)
-			} else if ctx.Err() == nil && (errors.Is(err, ErrNotHeld) || time.Now().After(l.validTill)) {
-				close(l.lost)
-				return
-			}
-		}
-	}()
+// RLock takes a lock for reading, beside other readers.
+func (l *Locks) RLock(ctx context.Context, name string, o Options) (*Hold, error) {
+	return l.LockAll(ctx, []string{name}, nil, o)
 }
 
-// Unlock gives the lock back. ErrNotHeld says that it was lost before: somebody
-// else may have worked at the same time.
-func (l *Lock) Unlock() error {
-	if !l.owner.held[l.kind+l.key] {
-		return ErrNotHeld
-	}
-	l.stop()
-	delete(l.owner.held, l.kind+l.key)
-	again := false
-	for {
-		_, err := l.owner.send(context.Background(), grace, l.key, "RWLOCK.UNLOCK", l.key, l.owner.ID, l.kind)
-		err = named(err)
-		inTime := time.Now().Before(l.validTill)
-		if again && inTime && errors.Is(err, ErrNotHeld) && !l.options.Session {
-			return nil // the lease cannot have lapsed: the first request got through
-		}
-		if err == nil || !passing(err) || !inTime {
-			return err
-		}
-		again = true
-		time.Sleep(pause)
-	}
+// TryLock is Lock without waiting. It returns false when the lock is not granted at once.
+func (l *Locks) TryLock(ctx context.Context, name string, o Options) (*Hold, bool, error) {
+	o.Wait = 0
+	return granted(l.Lock(ctx, name, o))
 }
 
-// send asks the server that has the key, on this owner's own connection. A limit
-// of 0 is none. Closing the connection is what ends a wait early: the server then
-// forgets the waiter.
-func (o *Owner) send(ctx context.Context, limit time.Duration, key string, args ...any) (any, error) {
-	conn, err := o.conn(ctx, key)
+// TryRLock is RLock without waiting. It returns false when the lock is not granted at once.
+func (l *Locks) TryRLock(ctx context.Context, name string, o Options) (*Hold, bool, error) {
+	o.Wait = 0
+	return granted(l.RLock(ctx, name, o))
+}
+
+func granted(hold *Hold, err error) (*Hold, bool, error) {
+	if refused(err) {
+		return nil, false, nil
+	}
+	return hold, err == nil, err
+}
+
+// WithLock calls work with a write hold, and unlocks it. It returns the errors of both.
+func (l *Locks) WithLock(ctx context.Context, name string, o Options, work func(*Hold) error) error {
+	hold, err := l.Lock(ctx, name, o)
+	return hold.with(work, err)
+}
+
+// WithRLock calls work with a read hold, and unlocks it. It returns the errors of both.
+func (l *Locks) WithRLock(ctx context.Context, name string, o Options, work func(*Hold) error) error {
+	hold, err := l.RLock(ctx, name, o)
+	return hold.with(work, err)
+}
+
+// LockAll takes several locks in one step, or none of them.
+func (l *Locks) LockAll(ctx context.Context, read, write []string, o Options) (*Hold, error) {
+	outer, _ := ctx.Value(holdKey{}).(*Hold)
+	if outer != nil && outer.locks != l {
+		outer = nil
+	}
+	hold := &Hold{locks: l, owner: o.Owner, outer: outer}
+	if o.Owner == nil {
+		hold.owner = l.NewOwner()
+	}
+	if o.Lease == 0 {
+		o.Lease = 30 * time.Second
+	}
+
+	l.mu.Lock()
+	g, err := hold.enter(read, write, o)
+	l.mu.Unlock()
+	if err == nil && len(g.names) > 0 {
+		err = g.acquire(ctx, o.Wait, o.Fence)
+	}
 	if err != nil {
+		hold.leave()
 		return nil, err
 	}
-	if limit > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, limit)
-		defer cancel()
+	l.mu.Lock()
+	hold.collectTokens()
+	l.mu.Unlock()
+	hold.ctx, hold.cancel = context.WithCancelCause(context.WithValue(ctx, holdKey{}, hold))
+	for _, g := range hold.grants {
+		stop := context.AfterFunc(g.ctx, func() { hold.cancel(context.Cause(g.ctx)) })
+		context.AfterFunc(hold.ctx, func() { stop() })
 	}
-	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	reply, err := conn.Do(context.WithoutCancel(ctx), args...).Result()
-	if err != nil && (!answered(err) || redis.HasErrorPrefix(err, "READONLY")) {
-		delete(o.conns, conn.Options().Addr) // the next try looks for the primary anew
-		conn.Close()
-	}
-	if cluster, ok := o.client.(*redis.ClusterClient); ok && err != nil && passing(err) {
-		cluster.ReloadState(ctx)
-	}
-	return reply, err
+	return hold, nil
 }
 
-// conn is a client with one connection, of which this owner is the only user.
-func (o *Owner) conn(ctx context.Context, key string) (*redis.Client, error) {
-	node, _ := o.client.(*redis.Client)
-	if cluster, ok := o.client.(*redis.ClusterClient); ok {
-		var err error
-		if node, err = cluster.MasterForKey(ctx, key); err != nil {
-			return nil, err
+// Hold is a hold on one lock, or on several that were taken in one step.
+type Hold struct {
+	Token  int64            // the fencing token, if there is one
+	Tokens map[string]int64 // the fencing tokens of several locks
+
+	locks    *Locks
+	owner    *Owner
+	outer    *Hold // the hold that the context of the request belongs to
+	grants   []*grant
+	ctx      context.Context
+	cancel   context.CancelCauseFunc
+	released bool
+}
+
+type holdKey struct{} // of a Hold in its context
+
+// Context is the context of the request, but ends with the hold. Do the work with it: then
+// the work stops when the hold is lost. context.Cause tells the reason.
+func (h *Hold) Context() context.Context { return h.ctx }
+
+// Lost tells whether the hold is known to be lost.
+func (h *Hold) Lost() bool { return slices.ContainsFunc(h.grants, (*grant).lost) }
+
+// Owner is for Options.Owner: to enter the same lock again, or to take another one.
+func (h *Hold) Owner() *Owner { return h.owner }
+
+// Check asks the server whether the hold still stands, and makes it last a lease longer.
+func (h *Hold) Check(ctx context.Context) error {
+	err := h.use(false)
+	for _, g := range h.grants {
+		if err == nil {
+			err = g.check(ctx)
 		}
-	}
-	options := *node.Options()
-	if conn := o.conns[options.Addr]; conn != nil {
-		return conn, nil
-	}
-	options.PoolSize, options.MinIdleConns, options.MaxIdleConns = 1, 0, 0
-	options.ReadTimeout = -1     // an answer may take as long as the wait
-	options.MaxRetries = -1      // we ask again ourselves, with the time that is left
-	options.ConnMaxIdleTime = -1 // an idle session is a session
-	options.ConnMaxLifetime = -1
-	options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	conn := redis.NewClient(&options)
-	o.conns[options.Addr] = conn
-	return conn, nil
-}
-
-// answered tells an error that the server replied from a connection that failed.
-func answered(err error) bool {
-	var reply redis.Error
-	return errors.As(err, &reply)
-}
-
-// passing tells what a failover, a restart or a moving slot answers: ask again.
-func passing(err error) bool {
-	if errors.Is(err, ErrNotHeld) || errors.Is(err, ErrDeadlock) {
-		return false
-	}
-	for _, prefix := range []string{"UNBLOCKED", "READONLY", "LOADING", "TRYAGAIN", "MOVED", "CLUSTERDOWN", "MASTERDOWN"} {
-		if redis.HasErrorPrefix(err, prefix) {
-			return true
-		}
-	}
-	return !answered(err)
-}
-
-func named(err error) error {
-	switch {
-	case err == nil:
-		return nil
-	case strings.HasPrefix(err.Error(), "NOTHELD"):
-		return fmt.Errorf("%w: %w", ErrNotHeld, err)
-	case strings.HasPrefix(err.Error(), "DEADLOCK"):
-		return fmt.Errorf("%w: %w", ErrDeadlock, err)
 	}
 	return err
+}
+
+// Unlock gives the hold back. ErrNotHeld says that it was lost before: another owner may
+// have worked at the same time.
+func (h *Hold) Unlock() error {
+	if err := h.use(true); err != nil {
+		return err
+	}
+	h.cancel(context.Canceled)
+	return h.leave()
+}
+
+// Upgrade goes from reading to writing with no gap. It looks at Wait and Fence. After
+// ErrTimedOut or ErrDeadlock the hold still reads. If ctx ends the wait, the hold is lost.
+func (h *Hold) Upgrade(ctx context.Context, o Options) error {
+	g, err := h.only("upgraded")
+	if err != nil || len(g.write) > 0 {
+		return err
+	}
+	err = g.ask(ctx, o.Wait, o.Fence, "RWLOCK.UPGRADE", g.names[0], g.owner.ID, g.millis())
+	return h.turn(g, g.names, err)
+}
+
+// Downgrade goes from writing to reading with no gap.
+func (h *Hold) Downgrade(ctx context.Context) error {
+	g, err := h.only("downgraded")
+	if err != nil || len(g.write) == 0 {
+		return err
+	}
+	_, err = g.tell(ctx, "RWLOCK.DOWNGRADE", g.names[0], g.owner.ID, g.millis())
+	return h.turn(g, nil, err)
+}
+
+func (h *Hold) turn(g *grant, write []string, err error) error {
+	if err != nil {
+		return err
+	}
+	h.locks.mu.Lock()
+	defer h.locks.mu.Unlock()
+	g.write = write
+	if len(write) == 0 {
+		clear(g.tokens)
+	}
+	h.collectTokens()
+	return nil
+}
+
+// use checks that the hold was not unlocked before.
+func (h *Hold) use(release bool) error {
+	h.locks.mu.Lock()
+	defer h.locks.mu.Unlock()
+	if h.released {
+		return &Error{Kind: ErrReleased, text: fmt.Sprint(h.grants)}
+	}
+	h.released = release
+	return nil
+}
+
+// only is the grant of a hold on one lock that no other Hold shares.
+func (h *Hold) only(done string) (*grant, error) {
+	if err := h.use(false); err != nil {
+		return nil, err
+	}
+	h.locks.mu.Lock()
+	defer h.locks.mu.Unlock()
+	if len(h.grants) != 1 || len(h.grants[0].names) != 1 {
+		return nil, usage("only a hold on one lock can be %s", done)
+	}
+	g := h.grants[0]
+	if g.depth > 1 {
+		return nil, usage("%s was entered again: it cannot be %s now", g, done)
+	}
+	return g, context.Cause(g.ctx)
+}
+
+// enter joins the grants that the owner has on these locks, and returns one to acquire for
+// the other locks. Needs the mutex.
+func (h *Hold) enter(read, write []string, o Options) (*grant, error) {
+	g := newGrant(h.locks, h.owner, o)
+	for i, name := range slices.Concat(write, read) {
+		writes := i < len(write)
+		had := h.owner.held[name]
+		switch {
+		case h.locks.closed:
+			return nil, usage("these Locks are closed")
+		case had == g:
+			// named twice
+		case had == nil && o.Owner == nil && h.outer.covers(name):
+			return nil, usage("ctx belongs to a hold on %s: give the owner of that hold to enter it again", name)
+		case had == nil:
+			h.owner.held[name] = g
+			if len(g.names) == 0 {
+				h.grants = append(h.grants, g)
+			}
+			g.names = append(g.names, name)
+			if writes {
+				g.write = append(g.write, name)
+			}
+		case had.pending:
+			return nil, usage("this owner asks for %s already", name)
+		case had.lost():
+			return nil, context.Cause(had.ctx)
+		case writes && !slices.Contains(had.write, name):
+			return nil, &Error{Kind: ErrDeadlock, text: name + ": this owner reads it. Upgrade that hold"}
+		case writes && o.Fence && had.tokens[name] == 0:
+			return nil, usage("%s is held without a fencing token: ask for it where you take it first", name)
+		case !slices.Contains(h.grants, had):
+			had.depth++
+			h.grants = append(h.grants, had)
+		}
+	}
+	return g, nil
+}
+
+// covers tells whether this hold, or one around it, is on the lock. Needs the mutex.
+func (h *Hold) covers(name string) bool {
+	return h != nil && (!h.released && h.owner.held[name] != nil || h.outer.covers(name))
+}
+
+// leave gives back what no other Hold shares.
+func (h *Hold) leave() error {
+	var errs []error
+	for _, g := range h.grants {
+		errs = append(errs, g.leave())
+	}
+	return errors.Join(errs...)
+}
+
+func (h *Hold) with(work func(*Hold) error, failed error) (err error) {
+	if failed != nil {
+		return failed
+	}
+	defer func() { // also when work panics
+		if unlocked := h.Unlock(); !errors.Is(unlocked, ErrReleased) {
+			err = errors.Join(err, unlocked)
+		}
+	}()
+	return work(h)
+}
+
+// collectTokens needs the mutex.
+func (h *Hold) collectTokens() {
+	h.Token, h.Tokens = 0, map[string]int64{}
+	for _, g := range h.grants {
+		for name, token := range g.tokens {
+			h.Token, h.Tokens[name] = token, token
+		}
+	}
 }

@@ -42,21 +42,21 @@ func main() {
 		fatal(errors.New("RWLOCK_LOCKS names no locks"))
 	}
 
-	me := rwlock.NewOwner(client)
-	defer me.Close()
+	rw := rwlock.New(client, name)
+	defer rw.Close()
 	ctx := context.Background()
 	reads, writes, timeouts := 0, 0, 0
 	for end := time.Now().Add(time.Duration(seconds) * time.Second); time.Now().Before(end); {
 		key := locks[rand.IntN(len(locks))]
-		options := rwlock.Options{Wait: 5 * time.Second, Session: rand.IntN(2) == 0}
-		var lock *rwlock.Lock
+		options := rwlock.Options{Wait: 5 * time.Second, PlainLease: rand.IntN(2) == 0}
+		var hold *rwlock.Hold
 		var err error
 		write := rand.IntN(3) == 0
 		if write {
 			options.Fence = true
-			lock, err = me.Lock(ctx, key, options)
+			hold, err = rw.Lock(ctx, key, options)
 		} else {
-			lock, err = me.RLock(ctx, key, options)
+			hold, err = rw.RLock(ctx, key, options)
 		}
 		if errors.Is(err, rwlock.ErrTimedOut) {
 			timeouts++
@@ -65,13 +65,13 @@ func main() {
 			fatal(err)
 		}
 		if write {
-			asWriter(ctx, client, key, lock.Token)
+			asWriter(ctx, client, key, hold.Token)
 			writes++
 		} else {
 			asReader(ctx, client, key)
 			reads++
 		}
-		if err := lock.Unlock(); err != nil {
+		if err := hold.Unlock(); err != nil {
 			violation("%s: %v", key, err)
 		}
 	}

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use redis::cluster::ClusterClient;
 use redis::{Client, Commands, ConnectionLike};
-use rwlock_example::rwlock::{Error, Options, Owner};
+use rwlock_example::rwlock::{Error, Locks, Options};
 
 struct Witness<C> {
     name: String,
@@ -29,13 +29,14 @@ fn main() -> Result<ExitCode, Box<dyn AnyError>> {
 
 fn run<C: ConnectionLike>(url: &str, redis: C) -> Result<ExitCode, Box<dyn AnyError>> {
     let name = args().nth(1).unwrap_or_else(|| "redis-rs".to_owned());
-    let locks = var("RWLOCK_LOCKS")?;
-    let locks: Vec<&str> = locks.split_whitespace().collect();
+    let keys = var("RWLOCK_LOCKS")?;
+    let keys: Vec<&str> = keys.split_whitespace().collect();
     let seconds = var("RWLOCK_SECONDS")
         .ok()
         .map_or(Ok(10), |seconds| seconds.parse())?;
 
-    let me = Owner::new([url])?;
+    let locks = Locks::new(&name, [url])?;
+    let me = locks.owner();
     let mut witness = Witness {
         name,
         redis,
@@ -44,13 +45,11 @@ fn run<C: ConnectionLike>(url: &str, redis: C) -> Result<ExitCode, Box<dyn AnyEr
     let (mut reads, mut writes, mut timeouts) = (0, 0, 0);
     let end = Instant::now() + Duration::from_secs(seconds);
     while Instant::now() < end {
-        let key = locks[random(locks.len())];
-        let wait = Some(Duration::from_secs(5));
+        let key = keys[random(keys.len())];
         let options = Options {
-            wait,
             session: random(2) == 0,
             fence: true,
-            ..Options::default()
+            ..Options::within(Duration::from_secs(5))
         };
         let write = random(3) == 0;
         let lock = match if write {
@@ -58,7 +57,7 @@ fn run<C: ConnectionLike>(url: &str, redis: C) -> Result<ExitCode, Box<dyn AnyEr
         } else {
             me.read(key, options)
         } {
-            Err(Error::TimedOut) => {
+            Err(Error::TimedOut { .. }) => {
                 timeouts += 1;
                 continue;
             }
@@ -123,6 +122,7 @@ impl<C: ConnectionLike> Witness<C> {
 }
 
 fn work() {
+    // So that others have time to break in.
     thread::sleep(Duration::from_micros(random(3001) as u64));
 }
 

@@ -35,18 +35,18 @@ public final class Demo {
         Random random = new Random();
         Options options = Options.within(Duration.ofSeconds(5));
         for (int round = 0; round < 3; round++) {
-            Thread.sleep(random.nextInt(200));
+            Thread.sleep(random.nextInt(200)); // so that they do not all ask at once
             say(start, who, "asks");
             if (who.startsWith("writer")) {
                 try (RwLocks.Held lock = locks.write("demo", options.withFence())) {
                     say(start, who, "          WRITES  (token " + lock.token() + ")");
-                    Thread.sleep(100);
+                    Thread.sleep(100); // stands for the work
                     say(start, who, "          done");
                 }
             } else {
                 try (RwLocks.Held lock = locks.read("demo", options)) {
                     say(start, who, "     reads");
-                    Thread.sleep(150);
+                    Thread.sleep(150); // stands for the work
                     say(start, who, "     done");
                 }
             }

@@ -28,9 +28,10 @@ public final class Worker {
         URI uri = URI.create(System.getenv("RWLOCK_URL"));
         HostAndPort address = new HostAndPort(uri.getHost(), uri.getPort());
         boolean cluster = "1".equals(System.getenv("RWLOCK_CLUSTER"));
-        try (RwLocks locks = new RwLocks(library(args[0]), address.toString());
+        String name = args.length > 1 ? args[1] : args[0];
+        try (RwLocks locks = RwLocks.named(name, library(args[0]), address.toString());
                 UnifiedJedis redis = cluster ? RedisClusterClient.create(address) : RedisClient.create(address)) {
-            Worker worker = new Worker(args.length > 1 ? args[1] : args[0], redis);
+            Worker worker = new Worker(name, redis);
             boolean good = worker.run(args[0], locks);
             if (!good) System.exit(1);
         }
@@ -52,7 +53,7 @@ public final class Worker {
         while (System.nanoTime() - end < 0) {
             String key = keys[random.nextInt(keys.length)];
             Options options = Options.within(Duration.ofSeconds(5));
-            if (random.nextBoolean()) options = options.withSession();
+            if (random.nextBoolean()) options = options.withoutSession();
             boolean write = random.nextInt(3) == 0;
             try (RwLocks.Held lock = write ? locks.write(key, options.withFence()) : locks.read(key, options)) {
                 if (write) {
@@ -95,6 +96,7 @@ public final class Worker {
         redis.decr(r);
     }
 
+    /** So that others have time to break in. */
     private void work() throws InterruptedException {
         Thread.sleep(random.nextInt(4));
     }
