@@ -5,7 +5,9 @@
 
 Runs a server with each module in turn under callgrind (valgrind), and prints a table: the
 instructions of each pair inside the server's function `call`, which is what INFO commandstats
-times. Counts repeat to some 0.2 % (handoff: 1 %), also on a busy machine, where times do not.
+times. The columns "log" count all that the server executes, for a hand-off without RWLOCK.LOG
+(off), with it as by default (on), and with an entry for each wait (each). Counts repeat to some
+0.2 % (hand-offs: 1 %), also on a busy machine, where times do not.
 Without an argument the module is target/release/librwlock.so. SERVER names another server.
 """
 
@@ -74,7 +76,7 @@ def pipelined(kind, beside=False):
 
 def handed_over(one, other):
     """Each unlock hands the lock to the other client, which waits for it."""
-    clients, name = (one, other), "handed over"
+    clients, name = (one, other), f"handed over {time.monotonic()}"
     take = [command("RWLOCK.WLOCK", name, owner, LEASE, "BLOCK", "0") for owner in OWNERS]
     give = [command("RWLOCK.UNLOCK", name, owner) for owner in OWNERS]
     one.ask(take[0])
@@ -91,26 +93,42 @@ def handed_over(one, other):
     return run
 
 
+def logged(slower_than):
+    """As handed_over, with this setting of the log, in ms."""
+
+    def prepare(one, other):
+        one.ask(command("CONFIG", "SET", "rwlock.log-slower-than", slower_than))
+        return handed_over(one, other)
+
+    return prepare
+
+
 PAIRS = {"write": pipelined("WRITE"), "read": pipelined("READ")}
-# Without an AOF, and with one.
+LOG = {"log off": logged("-1"), "log on": logged("1000"), "log each": logged("0")}
+# The function that is counted (None: everything), and whether there is an AOF.
 CASES = [
-    ("no", PAIRS | {"2nd reader": pipelined("READ", beside=True), "handoff": handed_over}),
-    ("yes", {f"{name}, AOF": prepare for name, prepare in PAIRS.items()}),
+    ("call", "no", PAIRS | {"2nd reader": pipelined("READ", beside=True), "handoff": handed_over}),
+    ("call", "yes", {f"{name}, AOF": prepare for name, prepare in PAIRS.items()}),
+    # The server sends the answer of a waiter outside of `call`.
+    (None, "no", LOG),
 ]
+# What the floor does not know: other holders and waiters.
+NOT_FLOOR = {"2nd reader", "handoff", *LOG}
 
 
 def control(server, what):
     subprocess.run(["callgrind_control", what, str(server.pid)], check=True, capture_output=True)
 
 
-def count(module, prefix, aof, cases):
-    """The instructions for each pair, case by case."""
+def count(module, prefix, function, aof, cases):
+    """The instructions for each pair, case by case. `function`: only those inside it."""
+    only = [f"--toggle-collect={function}"] if function else []
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     with tempfile.TemporaryDirectory() as folder:
         server = subprocess.Popen(
-            ["valgrind", "--tool=callgrind", "--toggle-collect=call"]
+            ["valgrind", "--tool=callgrind", *only]
             + [f"--callgrind-out-file={folder}/out", os.environ.get("SERVER", "redis-server")]
             + ["--port", str(port), "--dir", folder, "--save", "", "--hz", "1"]
             + ["--appendonly", aof, "--loadmodule", os.path.abspath(module)],
@@ -147,16 +165,15 @@ def main():
     if not shutil.which("valgrind"):
         sys.exit("valgrind is not installed")
     modules = sys.argv[1:] or ["target/release/librwlock.so"]
-    names = [name for _, cases in CASES for name in cases]
+    names = [name for *_, cases in CASES for name in cases]
     print(f"{'':12}", *(f"{name:>10}" for name in names))
     for module in modules:
         name = os.path.basename(module).removeprefix("lib").removesuffix(".so")
         print(f"{name:12}", end="", flush=True)
-        for aof, cases in CASES:
-            # The floor knows neither other holders nor waiters.
-            known = PAIRS if name == "floor" else cases
+        for function, aof, cases in CASES:
+            known = [case for at, case in cases.items() if name != "floor" or at not in NOT_FLOOR]
             prefix = "FLOOR" if name == "floor" else "RWLOCK"
-            counts = iter(count(module, prefix, aof, list(cases.values())[: len(known)]))
+            counts = iter(count(module, prefix, function, aof, known) if known else ())
             for _ in cases:
                 print(f" {next(counts, math.nan):10.0f}", end="", flush=True)
         print()
