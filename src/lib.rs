@@ -45,12 +45,23 @@ fn try_load(context: &Context, args: &[RedisString]) -> Result<(), String> {
     ffi::watch_panics::<server::Recovery>();
     let args: Vec<&[u8]> = args.iter().map(|arg| arg.as_slice()).collect();
     let settings = server::load_settings(ctx, &args)?;
+    #[cfg(feature = "planted-bugs")]
+    plant_bug()?;
     store::init(ctx)?;
     // When a load fails, the server removes the module's code. It also removes the module's
     // commands and settings, but not its subscriptions to events: these would call code that
     // is gone. So `server::start`, which subscribes, comes last and undoes its work on failure.
     command::register(ctx)?;
     server::start(ctx, settings)
+}
+
+/// Plants the bug that the environment names (`core/planted.rs`).
+#[cfg(feature = "planted-bugs")]
+fn plant_bug() -> Result<(), String> {
+    match std::env::var("RWLOCK_PLANTED_BUG") {
+        Ok(name) if !core::plant(&name) => Err(format!("there is no bug {name}")),
+        _ => Ok(()),
+    }
 }
 
 fn unload(context: &Context) -> Status {

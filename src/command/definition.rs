@@ -2,6 +2,7 @@
 
 use super::args::Args;
 use super::error::Error;
+use crate::core::{is_planted, Bug};
 use crate::ffi::{CommandDocs, Ctx, Keys, Reply, Run, Str};
 
 /// A command.
@@ -29,7 +30,17 @@ pub struct Row {
 impl Row {
     /// The row of a command.
     pub const fn of<C: Command>() -> Row {
-        Row { docs: C::DOCS, register: |ctx| ctx.register::<Adapter<C>>(&C::DOCS) }
+        Row { docs: C::DOCS, register: |ctx| ctx.register::<Adapter<C>>(&shipped(C::DOCS)) }
+    }
+}
+
+/// The description with which the command is registered.
+fn shipped(docs: CommandDocs) -> CommandDocs {
+    match docs.flags {
+        "write deny-oom blocking" if is_planted(Bug::GrantOnReplica) => {
+            CommandDocs { flags: "deny-oom blocking", ..docs }
+        }
+        _ => docs,
     }
 }
 

@@ -1,10 +1,14 @@
 //! Renewing holds: the rule of RENEW (`docs/commands/renew.md`).
 
-use super::{End, Kind, Lock, NotHeld};
+use super::{is_planted, Bug, End, Holds, Kind, Lock, NotHeld};
 
 /// Decides RENEW and returns the lock after it: every live hold of the owner lives at least
 /// until `lease`.
 pub fn renew(lock: &Lock, lease: End) -> Result<Lock, NotHeld> {
+    if is_planted(Bug::RenewRevives) && lock.is_free() {
+        let own = Holds { writes: 1, ..Holds::default() };
+        return Ok(Lock { own, end: lease, ..Lock::free() });
+    }
     if lock.own.is_empty() {
         return Err(NotHeld::of(lock, Kind::Read));
     }

@@ -11,7 +11,9 @@ use super::transaction::LockTxn;
 use super::wait::latest;
 use super::{end_of, Engine, Error};
 use crate::core::wait::Place;
-use crate::core::{self, End, Joint, Lock, Millis, Refusal, WaiterId, Want, Which};
+use crate::core::{
+    self, is_planted, Bug, End, Joint, Lock, Millis, Refusal, WaiterId, Want, Which,
+};
 use crate::ffi::{guarded, Access, Ctx, Str};
 use crate::store::{self, Owner, ReadScope, Store};
 use smallvec::SmallVec;
@@ -216,6 +218,10 @@ impl LockTxn<'_, '_> {
         }
         let mut grants = Grants::new();
         for (Place { lock, want }, plan) in places.iter().zip(&plans) {
+            if is_planted(Bug::HalfASet) && is_waiter && 2 * grants.len() >= places.len() {
+                grants.extend(grants.first().cloned());
+                continue;
+            }
             let written = guarded(|| self.on(lock, |txn| txn.carry_out(owner, *want, terms, plan)));
             match written {
                 Ok(Ok(grant)) => grants.push(grant),

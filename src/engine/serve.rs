@@ -8,7 +8,7 @@ use super::state::{Answer, Grants, Known, LockId, WaitRequest, Waiter};
 use super::transaction::LockTxn;
 use super::{Engine, Error};
 use crate::core::wait::{self, Attempt, Ended, Holders, Holding, Locks, WaitList};
-use crate::core::{Mode, OwnerId, WaiterId};
+use crate::core::{is_left_behind, Mode, OwnerId, WaiterId};
 use crate::ffi::{guarded, Access, Text};
 use crate::store::{LockRef, Owner, Store};
 
@@ -172,6 +172,9 @@ impl Locks for LockTxn<'_, '_> {
         let Some(waiter) = self.engine.waits.get(id) else {
             return Attempt::NotYet;
         };
+        if is_left_behind(id) {
+            return Attempt::NotYet;
+        }
         let (terms, name) = (waiter.request.terms, waiter.request.name.clone());
         let places = waiter.places.clone();
         let outcome = guarded(|| {

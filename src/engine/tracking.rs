@@ -64,6 +64,7 @@ impl Engine {
             self.rely_on(store.lock(), owner.bytes(), hold);
         }
         if let Some(client) = terms.session {
+            let client = core::client_to_bind(client);
             let due = self.within(store.ctx(), renewal_interval(terms.lease));
             let session = Session { client, lease: terms.lease, due };
             let id = match is_new {

@@ -8,7 +8,9 @@ use super::state::{Answer, Known, LockId, Steady, Timer, WaitEnd, WaitRequest, W
 use super::transaction::LockTxn;
 use super::{Engine, Error};
 use crate::core::wait::{self, Holder, Place};
-use crate::core::{reservation, End, Lock, Millis, Mode, Others, OwnerId, Refusal, WaiterId, Want};
+use crate::core::{
+    leave_behind, reservation, End, Lock, Millis, Mode, Others, OwnerId, Refusal, WaiterId, Want,
+};
 use crate::ffi::{Access, Ctx, Text};
 use crate::store::{self, LockRef, Owner, ReadScope, Reserved, Store, What};
 use smallvec::SmallVec;
@@ -181,6 +183,9 @@ impl Engine {
     pub(super) fn remove_waiter(&mut self, id: WaiterId) -> Option<Waiter> {
         let waiter = self.waits.remove(id)?;
         self.cancel_timer(id, &waiter);
+        for place in &waiter.places {
+            leave_behind(|| self.queue_in_order(place.lock.get()).first().map(|(id, ..)| *id));
+        }
         waiter.places.iter().for_each(|place| self.queue_shortened(&place.lock));
         Some(waiter)
     }

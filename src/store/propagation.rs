@@ -1,7 +1,7 @@
 //! Propagates changes to replicas and the AOF, and notes their key events.
 
 use super::WORDS;
-use crate::core::End;
+use crate::core::{is_planted, Bug, End};
 use crate::ffi::{AskedFor, Db, EventClass, Key, Propagate, Str, Text};
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -132,6 +132,10 @@ impl<'c> Propagation<'c> {
     fn propagate_expiry(&self, key: &Str, at: i64) {
         self.note_plain(Plain::PExpireAt, key);
         if self.has_listeners() {
+            if is_planted(Bug::RelativeLease) {
+                let left = Text::number(at - self.db.ctx().clock_micros() / 1_000);
+                return self.db.replicate(c"PEXPIRE", Propagate::Everywhere, &[key, &left]);
+            }
             let args = [key, &Text::number(at)];
             self.db.replicate(Plain::PExpireAt.command(), Propagate::Everywhere, &args);
         }

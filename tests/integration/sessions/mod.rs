@@ -41,6 +41,7 @@ pub fn hours(con: &mut Connection, lock: &str, owner: &str) -> Vec<i64> {
     ends.into_iter().map(|end| (end - now + 1_800_000) / 3_600_000).collect()
 }
 
+#[track_caller]
 pub fn ok(con: &mut Connection, line: &str) {
     assert_ok(run(con, &format!("RWLOCK.{line}")));
 }

@@ -55,10 +55,14 @@ impl Rounds {
     fn goes_on(&mut self, calls: usize) {
         let Self { server, con, .. } = self;
         // What a client was told of as an error may have been granted all the same.
-        let _ = run(con, "RWLOCK.FORCEUNLOCK lock");
+        let forced = run(con, "RWLOCK.FORCEUNLOCK lock");
         assert_eq!(int(inspect(con, "lock", "waiters_total")), 0, "after {calls} calls");
         for lock in ["lock", "other"] {
-            ok(con, &format!("WLOCK {lock} next {HOUR}"));
+            let taken = run(con, &format!("RWLOCK.WLOCK {lock} next {HOUR}"));
+            if taken != Ok(Value::Okay) {
+                let state = run(con, &format!("RWLOCK.INSPECT {lock}"));
+                panic!("{lock} after {calls} calls: {taken:?}, {forced:?}, {state:?}");
+            }
             let mut waiter = Client::waits(server, &format!("RLOCK {lock} last {HOUR} BLOCK 0"));
             assert_eq!(int(run(con, &format!("RWLOCK.UNLOCK {lock} next"))), 1);
             waiter.granted();
