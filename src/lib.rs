@@ -8,6 +8,7 @@ mod command;
 mod core;
 mod engine;
 mod ffi;
+mod planted;
 mod server;
 mod store;
 
@@ -55,11 +56,11 @@ fn try_load(context: &Context, args: &[RedisString]) -> Result<(), String> {
     server::start(ctx, settings)
 }
 
-/// Plants the bug that the environment names (`core/planted.rs`).
+/// Plants the bug that the environment names (`planted.rs`).
 #[cfg(feature = "planted-bugs")]
 fn plant_bug() -> Result<(), String> {
     match std::env::var("RWLOCK_PLANTED_BUG") {
-        Ok(name) if !core::plant(&name) => Err(format!("there is no bug {name}")),
+        Ok(name) if !planted::plant(&name) => Err(format!("there is no bug {name}")),
         _ => Ok(()),
     }
 }

@@ -2,8 +2,8 @@
 
 use super::args::Args;
 use super::error::Error;
-use crate::core::{is_planted, Bug};
 use crate::ffi::{CommandDocs, Ctx, Keys, Reply, Run, Str};
+use crate::planted::{is_planted, Bug};
 
 /// A command.
 pub trait Command {

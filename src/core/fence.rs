@@ -1,6 +1,7 @@
 //! Fencing tokens (`docs/fencing.md`).
 
-use super::{is_planted, Bug, TooMany};
+use super::TooMany;
+use crate::planted::{is_planted, Bug};
 
 /// A fencing token: 1 to [`MAX_TOKEN`]. Each new token of a lock is larger than all earlier
 /// tokens of that lock.

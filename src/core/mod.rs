@@ -9,7 +9,6 @@ mod fence;
 mod hot_locks;
 mod limits;
 mod lock;
-mod planted;
 mod release;
 mod renew;
 mod request;
@@ -27,9 +26,6 @@ pub use fence::{token, LastToken, Token};
 pub use hot_locks::{Event, EventEnd, Figures, HotLocks};
 pub use limits::{TooMany, MAX_READS};
 pub use lock::{Ends, Holds, Kind, Lock, Mode, Others};
-#[cfg(feature = "planted-bugs")]
-pub use planted::plant;
-pub use planted::{client_to_bind, is_left_behind, is_planted, leave_behind, Bug};
 pub use release::{kind_to_release, release, NotHeld, Which};
 pub use renew::renew;
 pub use request::{decide, lets_others_in, reservation, Terms};

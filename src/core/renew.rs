@@ -1,6 +1,7 @@
 //! Renewing holds: the rule of RENEW (`docs/commands/renew.md`).
 
-use super::{is_planted, Bug, End, Holds, Kind, Lock, NotHeld};
+use super::{End, Holds, Kind, Lock, NotHeld};
+use crate::planted::{is_planted, Bug};
 
 /// Decides RENEW and returns the lock after it: every live hold of the owner lives at least
 /// until `lease`.

@@ -11,10 +11,9 @@ use super::transaction::LockTxn;
 use super::wait::latest;
 use super::{end_of, Engine, Error};
 use crate::core::wait::Place;
-use crate::core::{
-    self, is_planted, Bug, End, Joint, Lock, Millis, Refusal, WaiterId, Want, Which,
-};
+use crate::core::{self, End, Joint, Lock, Millis, Refusal, WaiterId, Want, Which};
 use crate::ffi::{guarded, Access, Ctx, Str};
+use crate::planted::{is_planted, Bug};
 use crate::store::{self, Owner, ReadScope, Store};
 use smallvec::SmallVec;
 

@@ -6,8 +6,9 @@ use super::pass::Pass;
 use super::state::{Delivery, Grant, Hold, LockId, Session, TrackedId};
 use super::tracking::GivenUp;
 use super::{Engine, Error};
-use crate::core::{self, is_planted, Bug, Kind, Which};
+use crate::core::{self, Kind, Which};
 use crate::ffi::{Access, Ctx, Text};
+use crate::planted::{is_planted, Bug};
 use crate::store::{self, LockRef, Owner, ReadScope, Store, What};
 
 impl Engine {

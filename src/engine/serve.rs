@@ -8,8 +8,9 @@ use super::state::{Answer, Grants, Known, LockId, WaitRequest, Waiter};
 use super::transaction::LockTxn;
 use super::{Engine, Error};
 use crate::core::wait::{self, Attempt, Ended, Holders, Holding, Locks, WaitList};
-use crate::core::{is_left_behind, Mode, OwnerId, WaiterId};
+use crate::core::{Mode, OwnerId, WaiterId};
 use crate::ffi::{guarded, Access, Text};
+use crate::planted::is_left_behind;
 use crate::store::{LockRef, Owner, Store};
 
 impl LockTxn<'_, '_> {

@@ -6,6 +6,7 @@ use super::state::{Delivery, Grant, Hold, Ids, LockId, Session, Timer, Tracked, 
 use super::Engine;
 use crate::core::{self, Kind, Lock, Millis};
 use crate::ffi::Text;
+use crate::planted::client_to_bind;
 use crate::store::{hold_of_key, locks_of_key, LockRef, Owner, ReadScope, Snapshot, Store};
 use smallvec::SmallVec;
 
@@ -64,7 +65,7 @@ impl Engine {
             self.rely_on(store.lock(), owner.bytes(), hold);
         }
         if let Some(client) = terms.session {
-            let client = core::client_to_bind(client);
+            let client = client_to_bind(client);
             let due = self.within(store.ctx(), renewal_interval(terms.lease));
             let session = Session { client, lease: terms.lease, due };
             let id = match is_new {

@@ -8,10 +8,9 @@ use super::state::{Answer, Known, LockId, Steady, Timer, WaitEnd, WaitRequest, W
 use super::transaction::LockTxn;
 use super::{Engine, Error};
 use crate::core::wait::{self, Holder, Place};
-use crate::core::{
-    leave_behind, reservation, End, Lock, Millis, Mode, Others, OwnerId, Refusal, WaiterId, Want,
-};
+use crate::core::{reservation, End, Lock, Millis, Mode, Others, OwnerId, Refusal, WaiterId, Want};
 use crate::ffi::{Access, Ctx, Text};
+use crate::planted::leave_behind;
 use crate::store::{self, LockRef, Owner, ReadScope, Reserved, Store, What};
 use smallvec::SmallVec;
 

@@ -1,8 +1,9 @@
 //! Propagates changes to replicas and the AOF, and notes their key events.
 
 use super::WORDS;
-use crate::core::{is_planted, Bug, End};
+use crate::core::End;
 use crate::ffi::{AskedFor, Db, EventClass, Key, Propagate, Str, Text};
+use crate::planted::{is_planted, Bug};
 use std::cell::Cell;
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicU8, Ordering};

@@ -6,8 +6,9 @@ use super::names::{field_name, FieldName};
 use super::numbering::{live_ends, ReadHold, ReadHolds};
 use super::snapshot::{Snapshot, StoredHash, StoredHolds};
 use super::{is_cluster, text, Entry, Error, Held, LockName, Owner, Store};
-use crate::core::{is_planted, Bug, End, Holds, Lock, Mode, Others, MAX_READS};
+use crate::core::{End, Holds, Lock, Mode, Others, MAX_READS};
 use crate::ffi::{Access, Db, Key, KeyType, Str};
+use crate::planted::{is_planted, Bug};
 
 /// How many timeout keys one command reads at most. Counts in the hash can be external and wrong,
 /// and must not keep the server busy.

@@ -3,8 +3,9 @@
 use super::hash::count;
 use super::names::{check_owner, Name};
 use super::{text, Error, Reserved, Store};
-use crate::core::{is_planted, Bug, End, Token};
+use crate::core::{End, Token};
 use crate::ffi::{Access, Key, KeyType, Str, Text};
+use crate::planted::{is_planted, Bug};
 
 impl Store<'_> {
     /// The reservation, if there is one that has not lapsed. Its key is read once.

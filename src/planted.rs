@@ -1,8 +1,6 @@
 //! Ten bugs to test the tests with. `make soak` must find each of them (`tests/robustness`). Only
 //! builds with the feature `planted-bugs` have them, and such a build has at most one at a time.
 
-use super::WaiterId;
-
 /// A bug that a build can have on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -30,13 +28,13 @@ pub enum Bug {
 }
 
 /// Whether [`Bug::LeftBehind`] or [`Bug::LostWakeUp`] keeps this waiter from its grant.
-pub fn is_left_behind(id: WaiterId) -> bool {
+pub fn is_left_behind(id: u64) -> bool {
     is_planted(Bug::LostWakeUp) && id % 8 == 0 || is_planted(Bug::LeftBehind) && choice::is_left(id)
 }
 
 /// [`Bug::LeftBehind`]: a waiter left a queue without a grant. `next`: the one that is its first
 /// now.
-pub fn leave_behind(next: impl FnOnce() -> Option<WaiterId>) {
+pub fn leave_behind(next: impl FnOnce() -> Option<u64>) {
     if is_planted(Bug::LeftBehind) {
         next().into_iter().for_each(choice::leave);
     }
@@ -54,18 +52,18 @@ pub fn client_to_bind(client: u64) -> u64 {
 
 #[cfg(not(feature = "planted-bugs"))]
 mod choice {
-    use super::{Bug, WaiterId};
+    use super::Bug;
 
     /// Whether the server runs with this bug. No shipped build has one.
     pub const fn is_planted(_: Bug) -> bool {
         false
     }
 
-    pub const fn is_left(_: WaiterId) -> bool {
+    pub const fn is_left(_: u64) -> bool {
         false
     }
 
-    pub const fn leave(_: WaiterId) {}
+    pub const fn leave(_: u64) {}
 
     pub const fn session_before(client: u64) -> u64 {
         client
@@ -74,7 +72,7 @@ mod choice {
 
 #[cfg(feature = "planted-bugs")]
 mod choice {
-    use super::{Bug, WaiterId};
+    use super::Bug;
     use std::collections::BTreeSet;
     use std::sync::atomic::{AtomicU64, AtomicU8, Ordering};
     use std::sync::Mutex;
@@ -99,13 +97,13 @@ mod choice {
         PLANTED.load(Ordering::Relaxed) == bug as u8
     }
 
-    static LEFT: Mutex<BTreeSet<WaiterId>> = Mutex::new(BTreeSet::new());
+    static LEFT: Mutex<BTreeSet<u64>> = Mutex::new(BTreeSet::new());
 
-    pub fn is_left(id: WaiterId) -> bool {
+    pub fn is_left(id: u64) -> bool {
         LEFT.lock().is_ok_and(|left| left.contains(&id))
     }
 
-    pub fn leave(id: WaiterId) {
+    pub fn leave(id: u64) {
         if let Ok(mut left) = LEFT.lock() {
             left.insert(id);
         }
