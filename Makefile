@@ -2,7 +2,7 @@
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run build install uninstall deb test model-test engines test-engines test-deb test-redisson examples top bench bench-quick bench-docs bench-peers instructions fmt lint test-msrv lint-scripts test-docker
+.PHONY: help run build install uninstall deb test model-test soak engines test-engines test-deb test-redisson examples top bench bench-quick bench-docs bench-peers instructions fmt lint test-msrv lint-scripts test-docker
 
 # Builds the benchmark, then runs it on a server that is known to be supported.
 BENCH = scripts/setup.sh build server && RWLOCK_SERVER=$$(scripts/server.sh) && export RWLOCK_SERVER && \
@@ -34,6 +34,9 @@ test: ## Run every test (SERVER=redis-server)
 
 model-test: ## Compare a server with a model of the contract (TIME=60 SEED= ENGINE= PROFILE=)
 	@scripts/model-test.sh
+
+soak: ## Let faults strike while clients work, and check what they saw (TIME=60 SEED= ENGINE= TOPOLOGY=single|sentinel|cluster)
+	@scripts/soak.sh
 
 engines: ## Fetch the servers of test-engines into engines/ (on Debian)
 	@scripts/engines.sh
