@@ -62,11 +62,8 @@ func (r *run) round(number int, fault string) (*history.Round, error) {
 	var err error
 	if fault != "" {
 		var f history.Fault
-		f, err = faults.Strike(fault, r.group, clients, r.random)
+		f, err = faults.Strike(fault, r.group, clients, r.random, func() { round.After = r.look(clients) })
 		round.Faults = append(round.Faults, f)
-		if f.Lossy && err == nil {
-			round.After = r.look(clients)
-		}
 	}
 	if err == nil {
 		r.rest(1500, 2000)

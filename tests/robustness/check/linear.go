@@ -96,8 +96,12 @@ func splitLock(round *history.Round, key string, ops, all []*history.Op) []part 
 		}
 		p := part{key: key, start: lock{fog: fog}}
 		for _, op := range ops {
-			if op.Call >= from && op.Call < to {
+			switch {
+			case op.Call >= from && op.Call < to:
 				p.add(round, op, to, ops)
+			case op.Call < from:
+				// What it took, before or after the cut, is unknown, too.
+				p.start.firm = max(p.start.firm, effective(op))
 			}
 		}
 		p.addFaults(round, from, to)

@@ -30,6 +30,9 @@ type lock struct {
 	// not known for another reason: of this owner, or of anybody if it is empty.
 	fog      int64
 	fogOwner string
+	// firm: before that no grant shows that the unknown holds are gone, as calls from
+	// before the fault may still be granted.
+	firm int64
 }
 
 func (s *lock) clone() *lock {

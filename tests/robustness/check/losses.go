@@ -20,7 +20,7 @@ func Losses(round *history.Round, fault history.Fault) (held, lost int) {
 				continue
 			}
 			if slices.ContainsFunc(ops, func(o *history.Op) bool {
-				return (o.Owner == s.owner || clears(o)) && o.Return >= fault.Start && o.Call <= look.At
+				return (o.Owner == s.owner && (releases(o) || o.Session) || clears(o)) && o.Return >= fault.Start && o.Call <= look.At
 			}) {
 				continue
 			}

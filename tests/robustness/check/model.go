@@ -90,7 +90,7 @@ func (m *Model) act(s *lock, in *step, at moment) []*lock {
 	case "inspect":
 		after = m.inspect(s, in, at)
 	case "clear":
-		s.holds, s.fog = nil, 0
+		s.empty(at)
 		after = []branch{{s, at}}
 	case "close":
 		if in.maybe {
@@ -125,6 +125,14 @@ func (m *Model) act(s *lock, in *step, at moment) []*lock {
 		}
 	}
 	return states
+}
+
+// empty ends all holds.
+func (s *lock) empty(at moment) {
+	s.holds = nil
+	if at.from > s.firm {
+		s.fog = 0
+	}
 }
 
 // ends returns the two ends of a lease that begins at the moment.
@@ -219,11 +227,12 @@ func (m *Model) write(s *lock, in *step, at moment) []branch {
 			b.s.token = in.token
 		}
 		// Nobody else can hold it, whatever a lossy fault brought back.
-		if b.s.fogOwner != "" && b.s.fogOwner != in.owner {
-			b.s.fog = 0
-		}
-		if b.s.fog > 0 {
-			b.s.fogOwner = in.owner
+		if b.s.fog > 0 && b.at.from > b.s.firm {
+			if b.s.fogOwner != "" && b.s.fogOwner != in.owner {
+				b.s.fog = 0
+			} else {
+				b.s.fogOwner = in.owner
+			}
 		}
 		m.add(b.s, in, b.at, true)
 		after = append(after, b)
@@ -392,7 +401,9 @@ func (m *Model) unlock(s *lock, in *step, at moment) []branch {
 			if left || !m.lapse(b.s, &b.at, others(in.owner)) {
 				continue
 			}
-			b.s.fog = 0
+			if b.at.from > b.s.firm {
+				b.s.fog = 0
+			}
 		case 0: // something is: what is left of this owner's holds, or another's
 			if !left && !fogged && b.at.from > b.s.fog+m.Error &&
 				b.s.find(func(h hold) bool { return h.owner != in.owner && m.canLive(h, b.at) }) < 0 {
@@ -422,7 +433,7 @@ func (m *Model) force(s *lock, in *step, at moment) []branch {
 	} else if in.answer == 1 && len(s.holds) == 0 && !in.reserved && at.from > s.fog+m.Error && m.Relaxed != "ghost-hold" {
 		return nil
 	}
-	s.holds, s.fog = nil, 0
+	s.empty(at)
 	return []branch{{s, at}}
 }
 

@@ -53,8 +53,9 @@ func Names(topology string) []string {
 }
 
 // Strike lets one kind of fault strike now, and returns when the servers are well
-// again.
-func Strike(name string, g *servers.Group, t *traffic.Traffic, random *rand.Rand) (history.Fault, error) {
+// again. As soon as the locks have a primary again after a fault that may have lost
+// something, it calls look.
+func Strike(name string, g *servers.Group, t *traffic.Traffic, random *rand.Rand, look func()) (history.Fault, error) {
 	f := &field{Group: g, traffic: t, random: random, now: t.Now, key: t.Locks[0].Key}
 	f.primary = g.Primary(f.key)
 	record := history.Fault{Name: name, Start: t.Now()}
@@ -64,6 +65,9 @@ func Strike(name string, g *servers.Group, t *traffic.Traffic, random *rand.Rand
 		}
 		if err := kind.strike(f, &record); err != nil {
 			return record, fmt.Errorf("the fault %s: %w", name, err)
+		}
+		if record.Lossy {
+			look()
 		}
 		err := g.Well(40 * time.Second)
 		if g.Primary(f.key) != f.primary && !record.SessionsEnd && !record.Moves {

@@ -235,7 +235,8 @@ func (g *Group) well() bool {
 			return false
 		}
 	}
-	if !g.Refresh() {
+	// Before the sentinels are started there is nobody to ask.
+	if starting := g.Topology == "sentinel" && len(g.Sentinels) == 0; !starting && !g.Refresh() {
 		return false
 	}
 	if g.Topology == "cluster" {
