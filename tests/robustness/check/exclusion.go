@@ -93,6 +93,9 @@ func ghosts(round *history.Round, key string, ops []*history.Op) []Violation {
 			if last != nil && last.Command == "mlock" && last.Outcome == history.Refused {
 				name = "half-a-set"
 			}
+			if op.Command == "renew" || op.Command == "mrenew" {
+				name = "revived-hold"
+			}
 			found = append(found, Violation{name, key, fmt.Sprintf("%s at %d shows a hold of %s, which has none", op.Command, op.Call, owner)})
 		}
 	}

@@ -215,6 +215,7 @@ func (s *lock) unbind(owner string, at moment, lease, sure int64) {
 			continue
 		}
 		h.hi = max(h.plain, at.to+max(lease, h.lease))
+		h.plain = h.hi
 		h.lo = min(h.lo, at.from)
 		if sure == history.Never {
 			h.lo = at.from + lease/2
@@ -232,5 +233,8 @@ func (s *lock) remove(i int, at moment) {
 
 // fogged says whether holds of the owner that are not known may live.
 func (m *Model) fogged(s *lock, owner string, at moment) bool {
-	return at.from <= s.fog+m.Error && (s.fogOwner == "" || s.fogOwner == owner)
+	return m.foggy(s, at) && (s.fogOwner == "" || s.fogOwner == owner)
 }
+
+// foggy says whether anybody may have such holds.
+func (m *Model) foggy(s *lock, at moment) bool { return s.fog > 0 && at.from <= s.fog+m.Error }

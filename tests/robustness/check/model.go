@@ -106,6 +106,7 @@ func (m *Model) act(s *lock, in *step, at moment) []*lock {
 		for i := range s.holds {
 			if h := &s.holds[i]; h.conn != 0 {
 				h.conn, h.hi = 0, max(h.plain, at.to+h.lease)
+				h.plain = h.hi
 				h.lo = min(h.lo, h.hi)
 			}
 		}
@@ -243,7 +244,7 @@ func (m *Model) write(s *lock, in *step, at moment) []branch {
 // refuse: something must have stood in the way, and the answer must not be later
 // than the end of all that can be held.
 func (m *Model) refuse(s *lock, in *step, at moment, blocks func(hold) bool) []branch {
-	fogged := at.from <= s.fog+m.Error
+	fogged := m.foggy(s, at)
 	blocked := in.excused || fogged || m.Relaxed == "ghost-hold"
 	end := int64(0)
 	for _, h := range s.holds {
@@ -334,7 +335,10 @@ func (m *Model) renew(s *lock, in *step, at moment) []branch {
 			held = true
 			b.s.fog = max(b.s.fog, b.at.to+in.lease)
 		}
-		if held || m.Relaxed == "revived-hold" {
+		if !held && m.Relaxed == "revived-hold" {
+			held, b.s.fog, b.s.fogOwner = true, b.at.to+in.lease, in.owner
+		}
+		if held {
 			b.s.bind(in.owner)
 			after = append(after, b)
 		}
@@ -405,7 +409,7 @@ func (m *Model) unlock(s *lock, in *step, at moment) []branch {
 				b.s.fog = 0
 			}
 		case 0: // something is: what is left of this owner's holds, or another's
-			if !left && !fogged && b.at.from > b.s.fog+m.Error &&
+			if !left && !fogged && !m.foggy(b.s, b.at) &&
 				b.s.find(func(h hold) bool { return h.owner != in.owner && m.canLive(h, b.at) }) < 0 {
 				continue
 			}
@@ -430,7 +434,7 @@ func (m *Model) force(s *lock, in *step, at moment) []branch {
 		if m.Relaxed != "lost-hold" && !m.lapse(s, &at, func(hold) bool { return true }) {
 			return nil
 		}
-	} else if in.answer == 1 && len(s.holds) == 0 && !in.reserved && at.from > s.fog+m.Error && m.Relaxed != "ghost-hold" {
+	} else if in.answer == 1 && len(s.holds) == 0 && !in.reserved && !m.foggy(s, at) && m.Relaxed != "ghost-hold" {
 		return nil
 	}
 	s.empty(at)

@@ -124,7 +124,14 @@ func certain(round *history.Round, key string, ops []*history.Op) []span {
 func possible(round *history.Round, key string, ops []*history.Op) []span {
 	owners := map[string][]*history.Op{}
 	var spans []span
+	sure := certain(round, key, ops)
 	for _, op := range ops {
+		// A lost request that somebody surely stood in the way of took nothing.
+		if op.Outcome == history.Lost && slices.ContainsFunc(sure, func(s span) bool {
+			return s.owner != op.Owner && (s.write || wants(op, key) == "write") && s.from <= op.Call && s.to >= effective(op)
+		}) {
+			continue
+		}
 		if op.Owner != "" {
 			owners[op.Owner] = append(owners[op.Owner], op)
 		}
@@ -146,6 +153,10 @@ func possible(round *history.Round, key string, ops []*history.Op) []span {
 	}
 	return spans
 }
+
+// prompt is how long, in µs, the reply of a grant takes at most when nothing is
+// disturbed.
+const prompt = 250_000
 
 // holding follows one owner: at most how many holds it has, and until when.
 func holding(round *history.Round, owner, key string, ops []*history.Op) []span {
@@ -177,6 +188,10 @@ func holding(round *history.Round, owner, key string, ops []*history.Op) []span 
 		case wants(op, key) != "" && happened:
 			if now.from < 0 {
 				now.from = op.Call
+				// A waiter hears of its grant at once.
+				if heard := op.Return - prompt; op.Blocks && op.Outcome == history.OK && !round.Disturbed(heard, op.Return) {
+					now.from = max(now.from, heard)
+				}
 			}
 			now.write = now.write || wants(op, key) == "write"
 			holds++

@@ -86,7 +86,7 @@ func stuckWaiters(round *history.Round) []Violation {
 		for _, part := range w.Parts {
 			for _, s := range held[part.Key] {
 				// Its own grant does not stand in its way.
-				if s.from == w.Call && s.owner == w.Owner {
+				if s.owner == w.Owner && s.from >= w.Call && s.from <= w.Return {
 					continue
 				}
 				free = append(free, history.Span{Start: s.from, End: s.to})
