@@ -23,6 +23,7 @@ func init() {
 		}
 		err := f.await(20 * time.Second)
 		r.Struck = f.now()
+		f.rewrite()
 		return err
 	})
 	// demote: an operator makes the replica the primary and the primary its replica,
@@ -40,6 +41,7 @@ func init() {
 			return err
 		}
 		r.Struck = f.now()
+		f.rewrite()
 		return f.await(20 * time.Second)
 	})
 	// sentinel-failover: an administrator asks for it.
@@ -68,4 +70,11 @@ func init() {
 		r.Struck = f.now()
 		return err
 	})
+}
+
+// rewrite keeps the new roles over a restart.
+func (f *field) rewrite() {
+	for _, n := range f.Nodes {
+		_, _ = n.Do("CONFIG", "REWRITE")
+	}
 }

@@ -277,7 +277,7 @@ func (g *Group) Compare(keys []string) [][3]string {
 	var found [][3]string
 	for _, p := range g.Primaries() {
 		for _, r := range g.Replicas(p) {
-			if reply, err := p.Do("WAIT", strconv.Itoa(len(g.Replicas(p))), "1000"); err != nil || reply == int64(0) {
+			if !caughtUp(p, r) {
 				continue
 			}
 			for _, key := range keys {
@@ -289,13 +289,22 @@ func (g *Group) Compare(keys []string) [][3]string {
 				}
 				a, b := state(p, key), state(r, key)
 				// It may have changed between the two looks.
-				if a != b && state(p, key) == a && state(r, key) == b {
+				if a != b && state(p, key) == a && caughtUp(p, r) && state(r, key) != a {
 					found = append(found, [3]string{key, a, b})
 				}
 			}
 		}
 	}
 	return found
+}
+
+// caughtUp waits until the replica has all that the primary had sent.
+func caughtUp(primary, replica *Node) bool {
+	sent, err := strconv.ParseInt(primary.Info("replication", "master_repl_offset"), 10, 64)
+	return err == nil && replica.Until("it has caught up", 5*time.Second, func() bool {
+		got, err := strconv.ParseInt(replica.Info("replication", "slave_repl_offset"), 10, 64)
+		return err == nil && got >= sent
+	}) == nil
 }
 
 // state is the hash of a lock and when it ends, if that is not too near.
