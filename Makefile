@@ -2,7 +2,7 @@
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run build install uninstall deb test model-test soak engines test-engines test-deb test-redisson examples top bench bench-quick bench-docs bench-peers instructions fmt lint test-msrv lint-scripts test-docker
+.PHONY: help run build install uninstall deb test model-test soak soak-planted valgrind engines test-engines test-deb test-redisson examples top bench bench-quick bench-docs bench-peers instructions fmt lint test-msrv lint-scripts test-docker
 
 # Builds the benchmark, then runs it on a server that is known to be supported.
 BENCH = scripts/setup.sh build server && RWLOCK_SERVER=$$(scripts/server.sh) && export RWLOCK_SERVER && \
@@ -53,6 +53,12 @@ test-docker: ## Build the Dockerfile on Debian's own Rust and Redis, and use the
 
 test-msrv: ## Build everything with the oldest Rust that Cargo.toml promises
 	@scripts/test-msrv.sh
+
+soak-planted: ## Plant ten bugs, one at a time, and expect the soak to find each (BUGS= TIME=180)
+	@scripts/soak-planted.sh
+
+valgrind: ## Run tests on servers under valgrind (ONLY="sessions:: waiting::")
+	@scripts/valgrind.sh
 
 test-redisson: ## Share locks with the real Redisson, and soak both (SOAK_SECONDS=60)
 	@scripts/test-redisson.sh

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs what is missing. What is wanted: build, server, peers, deb, system, docker,
-# fmt, clippy, shellcheck, actionlint.
+# valgrind, fmt, clippy, shellcheck, actionlint.
 set -eu
 
 fail() {
@@ -47,6 +47,10 @@ for want; do
     system)
         have debootstrap || missing="$missing debootstrap"
         have ip || missing="$missing iproute2"
+        ;;
+    valgrind)
+        # It replaces functions of the C library, which it finds by their debug information.
+        have valgrind || missing="$missing valgrind libc6-dbg"
         ;;
     docker) have buildah || missing="$missing buildah" ;;
     peers)
