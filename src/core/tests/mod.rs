@@ -7,3 +7,10 @@ mod properties;
 mod waiting;
 mod walk;
 mod world;
+
+/// The size of a long test. `RWLOCK_TESTS_SHORTER=20` makes it 20 times smaller, for a run that
+/// repeats the tests often (`make mutants`).
+fn sized(size: usize) -> usize {
+    let shorter = std::env::var("RWLOCK_TESTS_SHORTER").ok();
+    size / shorter.and_then(|text| text.parse().ok()).unwrap_or(1)
+}

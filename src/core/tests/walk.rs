@@ -2,6 +2,7 @@
 //! have given the same reply, and must have the same holds.
 
 use super::model::Model;
+use super::sized;
 use super::world::{Step, World};
 use proptest::prelude::*;
 
@@ -32,7 +33,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 4096, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(ProptestConfig { cases: sized(4096) as u32, failure_persistence: None, ..Default::default() })]
 
     #[test]
     fn the_rules_and_the_model_agree(steps in steps()) {

@@ -3,6 +3,7 @@
 use super::rules::check;
 use super::step::{Reply, Request, Step};
 use super::world::World;
+use crate::core::tests::sized;
 use crate::core::{Kind, Policy, Want, Which};
 use proptest::prelude::*;
 
@@ -110,8 +111,13 @@ fn keep_the_rules(policy: Policy, owners: &[u8], steps: Vec<Step>) -> Result<(),
 
 fn config() -> ProptestConfig {
     let config = ProptestConfig::default();
-    let cases = config.cases.max(10_000);
-    ProptestConfig { cases, max_shrink_iters: 50_000, failure_persistence: None, ..config }
+    let cases = sized(config.cases.max(10_000) as usize) as u32;
+    ProptestConfig {
+        cases,
+        max_shrink_iters: sized(50_000) as u32,
+        failure_persistence: None,
+        ..config
+    }
 }
 
 proptest! {
