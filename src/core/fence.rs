@@ -70,6 +70,8 @@ mod tests {
 
     #[test]
     fn there_is_no_token_beyond_the_largest() {
+        // JavaScript calls this one Number.MAX_SAFE_INTEGER.
+        assert_eq!(MAX_TOKEN, 9_007_199_254_740_991);
         assert_eq!(token(last(MAX_TOKEN - 1), None, 0), Ok(MAX_TOKEN));
         assert_eq!(token(last(MAX_TOKEN), Some(MAX_TOKEN), 0), Ok(MAX_TOKEN));
         for stored in [MAX_TOKEN, MAX_TOKEN + 1, i64::MAX] {

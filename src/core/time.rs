@@ -55,7 +55,9 @@ mod tests {
         assert!(!End::At(10).is_past(10));
         assert!(End::At(10).is_past(11));
         assert!(!End::Never.is_past(Millis::MAX));
+        assert_eq!(End::At(10).remaining(7), Some(3));
         assert_eq!(End::At(10).remaining(10), Some(1));
+        assert_eq!(End::At(10).remaining(12), Some(1));
         assert_eq!(End::Never.remaining(10), None);
         assert!(End::Never > End::At(Millis::MAX));
     }

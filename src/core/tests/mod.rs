@@ -4,6 +4,8 @@ mod announcements;
 mod hot_locks;
 mod model;
 mod properties;
+mod reservations;
+mod room;
 mod waiting;
 mod walk;
 mod world;

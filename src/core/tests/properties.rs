@@ -105,6 +105,13 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2048, failure_persistence: None, ..Default::default() })]
 
     #[test]
+    fn the_holds_of_both_kinds_count(lock in lock()) {
+        let Holds { reads, writes } = &lock.own;
+        prop_assert_eq!(lock.own.count(), reads.iter().count() as u64 + writes);
+        prop_assert_eq!(lock.own.is_empty(), lock.own.count() == 0);
+    }
+
+    #[test]
     fn a_writer_is_alone(lock in lock(), lease in lease()) {
         for after in successors(&lock, lease) {
             prop_assert!(after.own.writes == 0 || after.others == Others::None, "{after:?}");
@@ -250,6 +257,44 @@ proptest! {
         }
     }
 
+    /// SESSION: the hold of this connection is meant.
+    #[test]
+    fn once_lengthens_the_hold_that_is_meant(
+        lock in lock(), lease in lease(), meant in prop::option::of(0..5_usize),
+    ) {
+        let Some(highest) = lock.own.reads.len().checked_sub(1) else { return Ok(()) };
+        let once = Request { once: true, meant, ..request(Kind::Read, lease) };
+        let Ok(Verdict::Granted(after)) = acquire(&lock, once, Reservation::None) else {
+            return Ok(());
+        };
+        let mut reads = lock.own.reads.clone();
+        let meant = meant.filter(|meant| *meant < highest).unwrap_or(highest);
+        reads[meant] = reads[meant].max(lease);
+        prop_assert_eq!(after.own.reads, reads);
+    }
+
+    #[test]
+    fn the_read_hold_that_is_meant_is_given_back(
+        lock in lock(), rank in prop::option::of(0..5_usize),
+    ) {
+        let Some(highest) = lock.own.reads.len().checked_sub(1) else { return Ok(()) };
+        let after = release(&lock, Which::One(Kind::Read), rank).unwrap();
+        let mut reads = lock.own.reads.clone();
+        reads.remove(rank.filter(|rank| *rank < highest).unwrap_or(highest));
+        prop_assert_eq!(after.own.reads, reads);
+        prop_assert_eq!(after.own.writes, lock.own.writes);
+    }
+
+    #[test]
+    fn once_upgrades_once(lock in lock(), lease in lease()) {
+        let once = Request { once: true, ..to_write(lease) };
+        let Ok(Verdict::Granted(first)) = upgrade(&lock, once) else { return Ok(()) };
+        prop_assert_eq!(first.own.writes, lock.own.writes.max(1));
+        prop_assert_eq!(&first.own.reads, &lock.own.reads);
+        prop_assert!(first.end >= lease);
+        prop_assert_eq!(upgrade(&first, once), Ok(Verdict::Granted(first.clone())));
+    }
+
     #[test]
     fn a_snapshot_without_the_ends_of_others_never_shortens_a_lock(
         lock in lock(), kind in kind(), lease in lease(),
@@ -271,6 +316,17 @@ proptest! {
                 prop_assert!(after_without_ends.end >= after.end);
             }
         }
+    }
+}
+
+/// Only an external change makes such a lock.
+#[test]
+fn a_downgrade_beside_another_writer_does_not_cut_its_lease() {
+    let own = Holds { reads: Ends::new(), writes: 1 };
+    let lock = Lock { own, others: Others::Writer, end: At(50) };
+    for (lease, end) in [(At(10), At(50)), (At(90), At(90))] {
+        let after = downgrade(&lock, lease).unwrap();
+        assert_eq!((after.mode(), after.end), (Some(Mode::Write), end));
     }
 }
 

@@ -129,6 +129,16 @@ pub fn were_closed_by(world: &World, id: WaiterId, waiter: Waiter) -> bool {
     })
 }
 
+/// Whether each of these owners waits for the next, and the last for the first. `waiter`: it was
+/// just removed.
+pub fn is_one(world: &World, id: WaiterId, waiter: Waiter, owners: &[u8]) -> bool {
+    let mut waiters: Waiters = world.waiters().collect();
+    waiters.insert(id, waiter);
+    let edges = edges(world, &waiters);
+    let next = owners.iter().cycle().skip(1);
+    owners.iter().zip(next).all(|(from, to)| edges[usize::from(*from)] & 1 << to != 0)
+}
+
 /// For each owner all owners that a path of edges leads to.
 fn reach(mut reach: Edges) -> Edges {
     for via in 0..8 {

@@ -18,6 +18,7 @@ impl Holders for World {
     }
 
     fn holding(&self, lock: &Place) -> Holding {
+        self.searched.set(self.searched.get() + 1);
         let here = &self.locks[*lock];
         let holders = here.holds.keys().map(|holder| name(*holder));
         Holding {
@@ -37,6 +38,9 @@ impl Locks for World {
     }
 
     fn standing(&mut self, lock: &Place) -> Result<(Option<Mode>, Option<OwnerId>), Reply> {
+        if self.locks[*lock].is_no_lock {
+            return Err(Reply::WrongType);
+        }
         let reserved = self.locks[*lock].reserved.map(|(by, _)| name(by));
         Ok((self.snapshot(*lock, u8::MAX).mode(), reserved))
     }
@@ -55,8 +59,8 @@ impl Locks for World {
         let reply = match end {
             Ended::Granted(()) => Reply::Held,
             Ended::Failed(reply) => reply,
-            Ended::Deadlock(_) => {
-                self.check_deadlock(id, waiter.request);
+            Ended::Deadlock(circle) => {
+                self.check_deadlock(id, waiter.request, &circle);
                 if self.entering == Some(false) {
                     self.violations.push(format!(
                         "waiter {id} gets the error for a circle that a later waiter closed"

@@ -85,6 +85,8 @@ pub enum Reply {
     Refused,
     NotHeld,
     Deadlock,
+    /// The lock cannot be read.
+    WrongType,
     TimedOut,
     /// The wait ended by [`Step::Leave`].
     Removed,

@@ -10,6 +10,7 @@ use crate::core::{
     decide, downgrade, lets_others_in, release, renew, reservation, End, Holds, Joint, Lock,
     Millis, Others, OwnerId, Policy, Reservation, Terms, Verdict, WaiterId, Want,
 };
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 /// A lock: an index of [`World::locks`].
@@ -25,6 +26,8 @@ pub struct LockState {
     pub reserved: Option<(u8, End)>,
     /// Whether its timer is about to fire, and its queue is served then.
     pub due: bool,
+    /// Whether its key has another type.
+    pub is_no_lock: bool,
 }
 
 /// A request, which is tried or waits.
@@ -75,6 +78,8 @@ pub struct World {
     pub now: Millis,
     /// While a request enters the queue: whether there was a circle before it.
     pub entering: Option<bool>,
+    /// How often a search for circles read a lock.
+    pub searched: Cell<usize>,
     /// Whether the next attempt panics.
     pub panics: bool,
     /// Descriptions of what must not happen and did.
@@ -93,6 +98,7 @@ impl World {
             answers: Vec::new(),
             now: 0,
             entering: None,
+            searched: Cell::new(0),
             panics: false,
             violations: Vec::new(),
         }
@@ -246,8 +252,10 @@ impl World {
                 let denied = rejected.why;
                 // A circle of one owner is found without a search: an owner that reads
                 // and asks to write would wait for itself.
-                if matches!(denied, Denied::Deadlock(circle) if circle.len() > 1) {
-                    self.check_deadlock(WaiterId::MAX - 1, waiter);
+                if let Denied::Deadlock(circle) = denied {
+                    if circle.len() > 1 {
+                        self.check_deadlock(WaiterId::MAX - 1, waiter, &circle);
+                    }
                 }
                 return Reply::Deadlock;
             }
@@ -304,8 +312,13 @@ impl World {
         Ok(true)
     }
 
-    /// Checks that a waiter that got a deadlock error has closed a circle.
-    pub fn check_deadlock(&mut self, id: WaiterId, waiter: Waiter) {
+    /// Checks that a waiter that got a deadlock error has closed a circle, and that these owners
+    /// are one.
+    pub fn check_deadlock(&mut self, id: WaiterId, waiter: Waiter, circle: &[OwnerId]) {
+        let owners: Vec<u8> = circle.iter().map(|owner| owner[0]).collect();
+        if owners.first() != Some(&waiter.owner) || !circles::is_one(self, id, waiter, &owners) {
+            self.violations.push(format!("waiter {id} gets the circle {owners:?}, which is none"));
+        }
         if !circles::were_closed_by(self, id, waiter) {
             self.violations
                 .push(format!("waiter {id} gets a deadlock error, but closes no circle"));
@@ -313,7 +326,7 @@ impl World {
     }
 
     /// Removes a waiter that was not granted its request.
-    fn leave(&mut self, id: WaiterId, reply: Reply) {
+    pub fn leave(&mut self, id: WaiterId, reply: Reply) {
         match self.waits.remove(id) {
             None => self.violations.push(format!("waiter {id} gets {reply:?}, but does not wait")),
             Some(waiter) => {
