@@ -2,7 +2,7 @@
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run build install uninstall deb test model-test soak soak-planted valgrind engines test-engines test-deb test-redisson examples top bench bench-quick bench-docs bench-peers instructions fmt lint test-msrv lint-scripts test-docker
+.PHONY: help run build install uninstall deb test model-test soak soak-planted valgrind mutants engines test-engines test-deb test-redisson examples top bench bench-quick bench-docs bench-peers instructions fmt lint test-msrv lint-scripts test-docker
 
 # Builds the benchmark, then runs it on a server that is known to be supported.
 BENCH = scripts/setup.sh build server && RWLOCK_SERVER=$$(scripts/server.sh) && export RWLOCK_SERVER && \
@@ -37,6 +37,8 @@ model-test: ## Compare a server with a model of the contract (TIME=60 SEED= ENGI
 
 soak: ## Let faults strike while clients work, and check what they saw (TIME=60 SEED= ENGINE= TOPOLOGY=single|sentinel|cluster)
 	@scripts/soak.sh
+mutants: ## Change the rules in one place at a time: do the unit tests notice? (ONLY=src/core/release)
+	@scripts/mutants.sh
 
 engines: ## Fetch the servers of test-engines into engines/ (on Debian)
 	@scripts/engines.sh
