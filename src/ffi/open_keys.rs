@@ -4,8 +4,11 @@
 use super::MainThread;
 use std::cell::RefCell;
 
-/// The database and the name of each key that is open.
-static OPEN: MainThread<RefCell<Vec<(i32, Vec<u8>)>>> = MainThread::new(RefCell::new(Vec::new()));
+/// The database and the name of a key.
+type OpenKey = (i32, Vec<u8>);
+
+/// Each key that is open.
+static OPEN: MainThread<RefCell<Vec<OpenKey>>> = MainThread::new(RefCell::new(Vec::new()));
 
 /// Marks a key as open until it is dropped.
 pub(super) struct Open(i32, Vec<u8>);
