@@ -76,6 +76,15 @@ fn unload(context: &Context) -> Status {
     }
 }
 
+/// What the fuzz targets use beside the commands (`fuzz/`). Only `cargo fuzz` sets this `cfg`.
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing {
+    pub use crate::core::tests::waiting::{keeps_the_rules, Request, Step, LOCKS};
+    pub use crate::core::{Kind, Policy, Want, Which};
+    pub use crate::store::layout;
+}
+
 redis_module! {
     name: "rwlock",
     version: VERSION,

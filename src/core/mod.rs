@@ -13,8 +13,8 @@ mod release;
 mod renew;
 mod request;
 mod room;
-#[cfg(test)]
-mod tests;
+#[cfg(any(test, fuzzing))]
+pub mod tests;
 mod time;
 pub mod wait;
 

@@ -9,6 +9,8 @@ pub mod glob;
 mod hash;
 mod holds;
 mod key_events;
+#[cfg(fuzzing)]
+pub mod layout;
 mod lengthen;
 mod lock;
 mod names;

@@ -109,7 +109,7 @@ fn integer(tree: &CallReply) -> Option<i64> {
 
 /// The slot of a key: CRC16 (XMODEM) of its hash tag, or of the whole key if it has no tag, modulo
 /// 16384.
-fn slot(key: &[u8]) -> u16 {
+pub(super) fn slot(key: &[u8]) -> u16 {
     crc16(tag(key)) % 16_384
 }
 

@@ -1,17 +1,27 @@
-//! Tests of the rules: each rule by itself, and all rules against a simple model.
+//! Tests of the rules: each rule by itself, and all rules against a simple model. The fuzzer uses
+//! those of waiting.
 
+#[cfg(test)]
 mod announcements;
+#[cfg(test)]
 mod hot_locks;
+#[cfg(test)]
 mod model;
+#[cfg(test)]
 mod properties;
+#[cfg(test)]
 mod reservations;
+#[cfg(test)]
 mod room;
-mod waiting;
+pub mod waiting;
+#[cfg(test)]
 mod walk;
+#[cfg(test)]
 mod world;
 
 /// The size of a long test. `RWLOCK_TESTS_SHORTER=20` makes it 20 times smaller, for a run that
 /// repeats the tests often (`make mutants`).
+#[cfg(test)]
 fn sized(size: usize) -> usize {
     let shorter = std::env::var("RWLOCK_TESTS_SHORTER").ok();
     size / shorter.and_then(|text| text.parse().ok()).unwrap_or(1)

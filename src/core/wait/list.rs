@@ -146,7 +146,7 @@ impl<L: Clone + Eq + Hash, R> WaitList<L, R> {
     }
 
     /// All waiters, in the order of their arrival.
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     pub fn iter(&self) -> impl Iterator<Item = (WaiterId, &Waiter<L, R>)> + Clone {
         self.waiters.iter().map(|(id, waiter)| (*id, waiter))
     }

@@ -1,8 +1,7 @@
 //! Long random histories: eight clients, three locks.
 
-use super::rules::check;
-use super::step::{Reply, Request, Step};
-use super::world::World;
+use super::history::{keeps_the_rules, LOCKS};
+use super::step::{Request, Step};
 use crate::core::tests::sized;
 use crate::core::{Kind, Policy, Want, Which};
 use proptest::prelude::*;
@@ -10,7 +9,6 @@ use proptest::prelude::*;
 const CLIENTS: usize = 8;
 /// The owner of each client: owners 0 and 1 have more than one client.
 const OWNERS: [u8; CLIENTS] = [0, 1, 2, 3, 4, 0, 1, 0];
-const LOCKS: usize = 3;
 
 fn request() -> impl Strategy<Value = Step> {
     let want = prop_oneof![4 => Just(Want::Read), 4 => Just(Want::Write), 1 => Just(Want::Upgrade)];
@@ -85,28 +83,7 @@ fn policy() -> impl Strategy<Value = Policy> {
 }
 
 fn keep_the_rules(policy: Policy, owners: &[u8], steps: Vec<Step>) -> Result<(), TestCaseError> {
-    let mut world = World::new(policy, LOCKS, owners);
-    let mut waited = 0;
-    for step in steps {
-        waited += u64::from(world.step(step) == Some(Reply::Waiting));
-        prop_assert!(world.violations.is_empty(), "{step:?}: {:?}", world.violations);
-        let checked = check(&world);
-        prop_assert!(checked.is_ok(), "{step:?}: {checked:?}");
-    }
-    // When all leases have ended, no waiter remains.
-    for _ in 0..=CLIENTS {
-        world.step(Step::Elapse(1_000_000));
-        world.step(Step::FireTimers);
-        let checked = check(&world);
-        prop_assert!(checked.is_ok(), "when all leases have ended: {checked:?}");
-    }
-    prop_assert!(world.waits.is_empty(), "waiters remain: {:?}", world.waits);
-    let mut answered: Vec<_> = world.answers.iter().map(|(id, _)| *id).collect();
-    answered.sort_unstable();
-    answered.dedup();
-    prop_assert_eq!(answered.len(), world.answers.len());
-    prop_assert_eq!(answered.len() as u64, waited);
-    Ok(())
+    keeps_the_rules(policy, owners, steps).map_err(TestCaseError::fail)
 }
 
 fn config() -> ProptestConfig {
