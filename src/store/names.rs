@@ -205,10 +205,12 @@ pub fn locks_of_key(key: &[u8]) -> impl Iterator<Item = Vec<u8>> + '_ {
     of_reservation.or(of_timeout).into_iter().flat_map(|(prefix, from)| {
         let ends = (from..=prefix.len())
             .filter(move |&at| at == from.max(prefix.len()) || prefix[at] == b':');
-        // A start that ends inside the braces of `{a:b}` is not a name.
+        let starts = ends.map(|at| &prefix[..at]);
+        // A start that ends inside the braces of `{a:b}` is a name only if the `}` is the owner's.
         let closes = prefix.contains(&b'}');
-        let whole = move |start: &&[u8]| !closes || start.contains(&b'}');
-        ends.map(|at| &prefix[..at]).filter(whole).flat_map(locks_of_prefix).take(MAX_GUESSES)
+        let is_whole = move |start: &&[u8]| !closes || start.contains(&b'}');
+        let others = starts.clone().filter(move |start| !is_whole(start));
+        starts.filter(is_whole).chain(others).flat_map(locks_of_prefix).take(MAX_GUESSES)
     })
 }
 
@@ -319,7 +321,7 @@ mod tests {
             b"{a:b:c:d:e:f:g}",
             b"a}b",
         ] {
-            for owner in [b"me".as_slice(), b"me:1", b":", b"1:2:3:4:5:6:7"] {
+            for owner in [b"me".as_slice(), b"me:1", b":", b"1:2:3:4:5:6:7", b"}", b"a}:b"] {
                 let found = locks(&whole(lock(name).timeout(owner, 1)));
                 assert!(found.contains(&name.to_vec()), "{name:?} {owner:?}: {found:?}");
             }
