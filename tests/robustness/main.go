@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -26,7 +27,7 @@ type options struct {
 	seed                           uint64
 	seconds                        int
 	clients                        int
-	first                          bool
+	first, unknown                 bool
 }
 
 func main() {
@@ -43,6 +44,7 @@ func main() {
 	flag.IntVar(&o.seconds, "time", 60, "seconds of traffic")
 	flag.IntVar(&o.clients, "clients", 24, "clients at a time")
 	flag.BoolVar(&o.first, "first", false, "stop at the first violation")
+	flag.BoolVar(&o.unknown, "keep-unknown", false, "keep rounds of which Porcupine could not tell in time")
 	flag.Parse()
 	if o.seed == 0 {
 		o.seed = uint64(rand.Uint32())
@@ -66,7 +68,10 @@ func main() {
 // soak is one run: servers, then one round after the other until the time is up.
 func soak(o options) (bool, error) {
 	random := rand.New(rand.NewPCG(o.seed, 0))
+	run := &run{options: o, random: random, started: time.Now()}
 	plan := servers.Plan{
+		Now: run.now,
+
 		Engine: o.engine, Module: o.module, Topology: o.topology, ClockSource: o.clock,
 		Persistence: []string{"always", "everysec", "rdb"}[o.seed%3],
 		Folder:      filepath.Join(o.out, fmt.Sprintf("run-%s-%s-%d", o.name, o.topology, o.seed)),
@@ -82,19 +87,19 @@ func soak(o options) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	interrupted := make(chan os.Signal, 1)
-	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
+	interrupted, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
 
 	total := newReport(o, plan.Persistence)
 	names := faults.Names(o.topology)
 	if o.only != "" {
 		names = []string{o.only}
 	}
-	run := &run{options: o, group: group, random: random, started: time.Now()}
+	run.group, run.begun = group, time.Now()
 	run.watchStalls()
 	var order []string
-	for number := 1; time.Since(run.started) < time.Duration(o.seconds)*time.Second; number++ {
-		// Each kind in turn, in an order of the seed; every sixth round has none.
+	for number := 1; time.Since(run.begun) < time.Duration(o.seconds)*time.Second && interrupted.Err() == nil; number++ {
+		// Each kind in turn, in an order of the seed; every seventh round has none.
 		if len(order) == 0 {
 			order = append(append([]string{}, names...), names...)
 			for range len(names)/3 + 1 {
@@ -110,7 +115,7 @@ func soak(o options) (bool, error) {
 		verdict := check.Round(round, 5*time.Second)
 		total.add(round, verdict)
 		for _, v := range verdict.Violations {
-			fmt.Printf("VIOLATION %s: %s: %s (round %d, fault %q, after %.0f s)\n", v.Name, v.Key, v.Text, number, faultOf(round), time.Since(run.started).Seconds())
+			fmt.Printf("VIOLATION %s: %s: %s (round %d, fault %q, after %.0f s)\n", v.Name, v.Key, v.Text, number, faultOf(round), time.Since(run.begun).Seconds())
 		}
 		if len(verdict.Violations) > 0 {
 			folder := filepath.Join(o.out, fmt.Sprintf("failed-%s-%s-%d-%d", o.name, o.topology, o.seed, number))
@@ -119,20 +124,16 @@ func soak(o options) (bool, error) {
 			}
 			fmt.Printf("kept in %s: make soak REPLAY=%s\n", folder, folder)
 		}
+		if o.unknown && verdict.Unknown > 0 {
+			if err := round.Save(filepath.Join(o.out, fmt.Sprintf("unknown-%s-%s-%d-%d", o.name, o.topology, o.seed, number))); err != nil {
+				return false, err
+			}
+		}
 		if err != nil || o.first && len(verdict.Violations) > 0 {
 			break
 		}
-		select {
-		case <-interrupted:
-			o.seconds = 0
-			number = 1 << 30
-		default:
-		}
-		if number >= 1<<30 {
-			break
-		}
 	}
-	total.print(time.Since(run.started))
+	total.print(time.Since(run.begun))
 	return total.Violations == 0, nil
 }
 

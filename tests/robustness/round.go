@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,7 +26,8 @@ type run struct {
 	options
 	group   *servers.Group
 	random  *rand.Rand
-	started time.Time
+	started time.Time // when the clock of the histories began
+	begun   time.Time // when the servers were there
 	mutex   sync.Mutex
 	stalls  []history.Span
 }
@@ -56,9 +58,11 @@ func (r *run) round(number int, fault string) (*history.Round, error) {
 		Seed: r.seed, Round: number, Engine: r.name, Topology: r.topology, Persistence: r.group.Persistence,
 		ClockError: clockError,
 	}
-	wall := time.Now()
+	wall, begin := time.Now(), r.now()
 	clients := traffic.Start(r.group, r.now, r.seed, number, r.clients)
 	r.rest(400, 1000)
+	key := clients.Locks[0].Key
+	primary := r.group.Primary(key)
 	var err error
 	if fault != "" {
 		var f history.Fault
@@ -69,6 +73,14 @@ func (r *run) round(number int, fault string) (*history.Round, error) {
 		r.rest(1500, 2000)
 	}
 	round.Ops = clients.Stop()
+	r.group.Refresh()
+	if !meant(round.Faults) && r.group.Primary(key) != primary {
+		// The servers held an election that no fault asked for, as on a machine that is
+		// too busy. What it did is not known: nothing before its end counts.
+		round.Faults = append(round.Faults, history.Fault{
+			Name: "unasked-election", Start: begin, Struck: begin, Undone: begin, End: r.now(), Lossy: true, SessionsEnd: true,
+		})
+	}
 	// The machine's own clock may be set, too.
 	if drift := (time.Now().Round(0).Sub(wall.Round(0)) - time.Since(wall)).Microseconds(); drift > 1000 || drift < -1000 {
 		round.ClockError += max(drift, -drift)
@@ -93,6 +105,11 @@ func (r *run) round(number int, fault string) (*history.Round, error) {
 		}
 	}
 	return round, err
+}
+
+// meant says whether a fault was to give the locks another primary.
+func meant(faults []history.Fault) bool {
+	return slices.ContainsFunc(faults, func(f history.Fault) bool { return f.SessionsEnd || f.Moves })
 }
 
 func (r *run) rest(from, to int) {

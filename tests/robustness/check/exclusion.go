@@ -126,7 +126,11 @@ func tokens(round *history.Round) []Violation {
 	for key, ops := range perKey(round) {
 		var fenced []*history.Op
 		for _, op := range ops {
-			if partOf(op, key).Token != 0 {
+			// Around an election that may lose something two servers hand out tokens.
+			lossy := slices.ContainsFunc(round.Faults, func(f history.Fault) bool {
+				return f.Lossy && op.Call <= f.End && op.Return >= f.Start
+			})
+			if partOf(op, key).Token != 0 && !lossy {
 				fenced = append(fenced, op)
 			}
 		}

@@ -120,16 +120,22 @@ func certain(round *history.Round, key string, ops []*history.Op) []span {
 	return spans
 }
 
+// hindered says whether the reply of a request was lost, but somebody surely stood
+// in its way all the time: it took nothing.
+func hindered(sure []span, op *history.Op, key string) bool {
+	kind := wants(op, key)
+	return op.Outcome == history.Lost && kind != "" && slices.ContainsFunc(sure, func(s span) bool {
+		return s.owner != op.Owner && (s.write || kind == "write") && s.from <= op.Call && s.to >= effective(op)
+	})
+}
+
 // possible returns when which owner may have held the lock.
 func possible(round *history.Round, key string, ops []*history.Op) []span {
 	owners := map[string][]*history.Op{}
 	var spans []span
 	sure := certain(round, key, ops)
 	for _, op := range ops {
-		// A lost request that somebody surely stood in the way of took nothing.
-		if op.Outcome == history.Lost && slices.ContainsFunc(sure, func(s span) bool {
-			return s.owner != op.Owner && (s.write || wants(op, key) == "write") && s.from <= op.Call && s.to >= effective(op)
-		}) {
+		if hindered(sure, op, key) {
 			continue
 		}
 		if op.Owner != "" {

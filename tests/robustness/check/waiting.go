@@ -79,7 +79,8 @@ func stuckWaiters(round *history.Round) []Violation {
 	quiet = append(quiet, round.Stalls...)
 	for i := range round.Ops {
 		w := &round.Ops[i]
-		if !w.Blocks || w.Outcome == history.Lost || w.Outcome == history.Failed || w.Return-w.Call < idle {
+		asked := max(w.Call, w.Passed)
+		if !w.Blocks || w.Outcome == history.Lost || w.Outcome == history.Failed || w.Return-asked < idle {
 			continue
 		}
 		free, alone := slices.Clone(quiet), slices.Clone(quiet)
@@ -112,9 +113,9 @@ func stuckWaiters(round *history.Round) []Violation {
 			}
 		}
 		name := ""
-		if gap(free, w.Call, w.Return) > idle && len(w.Parts) == 1 {
+		if gap(free, asked, w.Return) > idle && len(w.Parts) == 1 {
 			name = "lost-wakeup"
-		} else if gap(alone, w.Call, w.Return) > idle {
+		} else if gap(alone, asked, w.Return) > idle {
 			name = "stuck-waiter"
 		}
 		if name != "" {
@@ -154,7 +155,7 @@ func order(round *history.Round) []Violation {
 				continue
 			}
 			for _, second := range ops {
-				if second.Call < first.Call+ahead || second.Return+2*ahead > first.Return {
+				if second.Call < max(first.Call, first.Passed)+ahead || second.Return+2*ahead > first.Return {
 					continue
 				}
 				kind := wants(second, key)
@@ -182,7 +183,7 @@ func order(round *history.Round) []Violation {
 func arrived(round *history.Round, op *history.Op, by int64) bool {
 	for i := range round.Ops {
 		o := &round.Ops[i]
-		if o.Call > op.Call+5_000 && o.Return < by && o.Outcome != history.Lost && o.Node == op.Node && o.Command != "close" {
+		if o.Call > max(op.Call, op.Passed) && o.Return < by && o.Outcome != history.Lost && o.Node == op.Node && o.Command != "close" {
 			return true
 		}
 	}

@@ -11,13 +11,13 @@ func init() {
 	// client-kill: the server closes the connections of all clients.
 	register("client-kill", everywhere, func(f *field, r *history.Fault) error {
 		r.Harmless = true
-		for range 1 + f.random.IntN(3) {
+		for range 1 + f.random.IntN(2) {
 			n, err := f.primary.Do("CLIENT", "KILL", "TYPE", "normal")
 			if err != nil {
 				return err
 			}
 			r.Detail += fmt.Sprint(n, " ")
-			f.hold(1, 100)
+			f.hold(1, 300)
 		}
 		r.Struck = f.now()
 		return nil

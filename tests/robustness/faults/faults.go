@@ -70,10 +70,6 @@ func Strike(name string, g *servers.Group, t *traffic.Traffic, random *rand.Rand
 			look()
 		}
 		err := g.Well(40 * time.Second)
-		if g.Primary(f.key) != f.primary && !record.SessionsEnd && !record.Moves {
-			// An election that this fault did not mean to cause.
-			record.Lossy, record.SessionsEnd = true, true
-		}
 		record.Struck = max(record.Struck, record.Start)
 		record.Undone = max(record.Undone, record.Struck)
 		record.End = t.Now()

@@ -64,9 +64,13 @@ type Op struct {
 	Once    bool   `json:"once,omitempty"`
 	Fence   bool   `json:"fence,omitempty"`
 	// Replica says that it was sent to a replica on purpose.
-	Replica bool   `json:"replica,omitempty"`
-	Call    int64  `json:"call"`
-	Return  int64  `json:"return"`
+	Replica bool  `json:"replica,omitempty"`
+	Call    int64 `json:"call"`
+	Return  int64 `json:"return"`
+	// Passed is when the request was in the server's socket, Closed when the
+	// connection to the server was closed; 0 where that is not known.
+	Passed  int64  `json:"passed,omitempty"`
+	Closed  int64  `json:"closed,omitempty"`
 	Outcome string `json:"outcome"`
 	// Answer is the integer that came: the ms of a refusal, 1 or 0 of a release.
 	Answer int64  `json:"answer,omitempty"`
@@ -222,7 +226,7 @@ func (r *Round) Finish() {
 // until is when a server has surely read all of a broken connection, and knows
 // that it is broken.
 func (r *Round) until(op *Op) int64 {
-	until := op.Return + settled
+	until := max(op.Return, op.Closed) + settled
 	for _, f := range r.Faults {
 		switch {
 		case f.Harmless || f.Start > until || f.End < op.Call:

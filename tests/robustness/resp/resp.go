@@ -33,6 +33,9 @@ func Dial(address string, timeout time.Duration) (*Conn, error) {
 	return &Conn{net: c, reader: bufio.NewReader(c)}, nil
 }
 
+// Local is the address of this end.
+func (c *Conn) Local() string { return c.net.LocalAddr().String() }
+
 // Close closes it.
 func (c *Conn) Close() { _ = c.net.Close() }
 

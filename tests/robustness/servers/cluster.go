@@ -15,7 +15,7 @@ func (g *Group) startCluster() error {
 		if err != nil {
 			return err
 		}
-		n.config += fmt.Sprintf("cluster-enabled yes\ncluster-config-file %s.nodes\ncluster-node-timeout 1000\n"+
+		n.config += fmt.Sprintf("cluster-enabled yes\ncluster-config-file %s.nodes\ncluster-node-timeout 1500\n"+
 			"cluster-replica-validity-factor 0\ncluster-announce-ip %s\ncluster-announce-port %d\ncluster-announce-bus-port %d\n",
 			n.Name, n.PublicIP, g.port, g.port+bus)
 		if err := n.writeConfig(); err != nil {

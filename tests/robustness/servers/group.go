@@ -21,6 +21,7 @@ type Plan struct {
 	Persistence string // always, everysec or rdb
 	Folder      string
 	ClockSource string
+	Now         func() int64 // the clock of the histories
 }
 
 // Group is all servers of a run.
@@ -39,7 +40,7 @@ type Group struct {
 
 // Start starts a whole group.
 func Start(plan Plan) (*Group, error) {
-	g := &Group{Plan: plan, Links: newLinks(), network: fmt.Sprintf("127.%d.%d", 32+rand.IntN(200), rand.IntN(200))}
+	g := &Group{Plan: plan, Links: newLinks(plan.Now), network: fmt.Sprintf("127.%d.%d", 32+rand.IntN(200), rand.IntN(200))}
 	if err := os.MkdirAll(plan.Folder, 0o755); err != nil {
 		return nil, err
 	}

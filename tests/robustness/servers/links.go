@@ -4,6 +4,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 )
 
 // Links are the TCP proxies in front of all nodes. A link is known by the address
@@ -14,21 +15,48 @@ type Links struct {
 	cut     map[[2]string]bool
 	pairs   map[*pair]bool
 	names   map[string]string // by IP
+	traces  map[string]*Trace // by the address of the one that connects
+	now     func() int64
+}
+
+// Trace is what a proxy knows of a connection, in µs of the histories' clock: when
+// it had passed on all that was sent so far, and when it closed its end at the server.
+type Trace struct {
+	Passed, Closed atomic.Int64
+}
+
+// Trace finds that of the connection with this local address.
+func (l *Links) Trace(local string) *Trace {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	t := l.traces[local]
+	if t == nil {
+		t = new(Trace)
+		l.traces[local] = t
+	}
+	return t
+}
+
+// Forget drops all traces; addresses are used again.
+func (l *Links) Forget() {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	clear(l.traces)
 }
 
 // pair is one connection through a proxy.
 type pair struct {
-	from, to      string
-	outer, inner  net.Conn
-	bus           bool
-	closedByReset bool
+	from, to     string
+	outer, inner net.Conn
+	bus          bool
+	trace        *Trace
 }
 
 // Clients is the name of everybody who is no server.
 const Clients = "clients"
 
-func newLinks() *Links {
-	l := &Links{cut: map[[2]string]bool{}, pairs: map[*pair]bool{}, names: map[string]string{}}
+func newLinks(now func() int64) *Links {
+	l := &Links{cut: map[[2]string]bool{}, pairs: map[*pair]bool{}, names: map[string]string{}, traces: map[string]*Trace{}, now: now}
 	l.changed = sync.NewCond(&l.mutex)
 	return l
 }
@@ -50,13 +78,18 @@ func (l *Links) carry(outer net.Conn, to, target string, bus bool) {
 	if name, ok := l.names[host]; ok {
 		from = name
 	}
+	trace := new(Trace)
+	if from == Clients {
+		trace = l.Trace(outer.RemoteAddr().String())
+	}
 	l.await(from, to)
 	inner, err := net.Dial("tcp", target)
 	if err != nil {
 		outer.Close()
+		trace.Closed.Store(l.now())
 		return
 	}
-	p := &pair{from: from, to: to, outer: outer, inner: inner, bus: bus}
+	p := &pair{from: from, to: to, outer: outer, inner: inner, bus: bus, trace: trace}
 	l.mutex.Lock()
 	l.pairs[p] = true
 	l.mutex.Unlock()
@@ -80,6 +113,9 @@ func (l *Links) pump(p *pair, dst, src net.Conn, from, to string) {
 			if _, e := dst.Write(buffer[:n]); e != nil {
 				break
 			}
+			if dst == p.inner {
+				p.trace.Passed.Store(l.now())
+			}
 		}
 		if err != nil {
 			break
@@ -87,6 +123,7 @@ func (l *Links) pump(p *pair, dst, src net.Conn, from, to string) {
 	}
 	p.outer.Close()
 	p.inner.Close()
+	p.trace.Closed.Store(l.now())
 }
 
 func (l *Links) await(from, to string) {
@@ -128,6 +165,7 @@ func (l *Links) Reset(to string, pick func() bool) int {
 			}
 			c.Close()
 		}
+		p.trace.Closed.Store(l.now())
 		n++
 	}
 	return n

@@ -13,7 +13,7 @@ func (g *Group) startSentinels() error {
 		n, err := g.add(fmt.Sprint("sentinel", i+1),
 			"sentinel resolve-hostnames no",
 			fmt.Sprintf("sentinel monitor soak %s %d 2", p.PublicIP, g.port),
-			"sentinel down-after-milliseconds soak 700",
+			"sentinel down-after-milliseconds soak 1200",
 			"sentinel failover-timeout soak 3000",
 			"sentinel parallel-syncs soak 2")
 		if err != nil {

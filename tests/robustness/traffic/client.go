@@ -26,6 +26,7 @@ type link struct {
 	node  *servers.Node
 	heard int64 // when the last reply came
 	bound bool  // it asked for a session hold
+	trace *servers.Trace
 }
 
 // place names a connection of a client: to which node, and which of its two.
@@ -62,7 +63,8 @@ func (c *client) connect(node *servers.Node) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &link{conn: conn, id: int(c.connections.Add(1)), node: node, heard: c.Now()}
+	l := &link{conn: conn, id: int(c.connections.Add(1)), node: node, heard: c.Now(), trace: c.Group.Links.Trace(conn.Local())}
+	c.note(l.id, l.trace)
 	c.links[at] = l
 	return l, nil
 }
@@ -146,6 +148,7 @@ func (c *client) send(node *servers.Node, op history.Op, limit time.Duration, im
 		return op
 	}
 	l.heard = op.Return
+	op.Passed = l.trace.Passed.Load()
 	c.read(&op, reply)
 	c.record(op)
 	return op

@@ -28,6 +28,8 @@ type Traffic struct {
 	hung        atomic.Int64 // clients with a number below it do nothing
 	refreshed   atomic.Int64
 	running     sync.WaitGroup
+	mutex       sync.Mutex
+	traces      map[int]*servers.Trace // by connection
 	clients     []*client
 }
 
@@ -37,7 +39,8 @@ var connections atomic.Int64
 // Start starts the clients of a round on locks that nobody used before.
 func Start(group *servers.Group, now func() int64, seed uint64, round, clients int) *Traffic {
 	random := rand.New(rand.NewPCG(seed, uint64(round)))
-	t := &Traffic{Group: group, Now: now, connections: &connections}
+	t := &Traffic{Group: group, Now: now, connections: &connections, traces: map[int]*servers.Trace{}}
+	group.Links.Forget()
 	tag := fmt.Sprintf("r%d", round)
 	if group.Topology == "cluster" {
 		// One slot: several locks can be taken together, and a fault of one node
@@ -77,7 +80,20 @@ func (t *Traffic) Stop() []history.Op {
 			l.conn.Close()
 		}
 	}
-	return t.recorder.Take()
+	ops := t.recorder.Take()
+	for i := range ops {
+		op := &ops[i]
+		if trace := t.traces[op.Conn]; trace != nil && (op.Command == "close" || op.Outcome == history.Lost) {
+			op.Closed = trace.Closed.Load()
+		}
+	}
+	return ops
+}
+
+func (t *Traffic) note(connection int, trace *servers.Trace) {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	t.traces[connection] = trace
 }
 
 // Hang makes so many clients stop where they are, with what they hold.
