@@ -124,6 +124,14 @@ func TestWhatIsLegal(t *testing.T) {
 		"or bring it back": {Faults: []history.Fault{lossy}, Ops: []history.Op{
 			op("a", "wlock", 0, 1, lease(2000)), op("a", "unlock", 50, 51, freed), op("b", "wlock", 450, 451, refused(50, 1500)),
 		}},
+		"who left a queue stood in it": {Ops: []history.Op{
+			op("a", "rlock", 0, 1, lease(500)),
+			op("b", "wlock", 10, 50, func(o *history.Op) {
+				waits(500, 1500)(o)
+				o.Outcome, o.Until = history.Lost, 200*ms
+			}),
+			op("c", "rlock", 20, 21, refused(500, 480)),
+		}},
 		"two locks together": {Ops: []history.Op{
 			op("a", "mlock", 0, 1, joint(500, history.OK, "k", "l")), op("b", "mlock", 2, 3, joint(500, history.Refused, "k", "m")),
 			op("b", "wlock", 4, 5, func(o *history.Op) { o.Lease, o.Parts[0].Key = 50, "m" }),

@@ -87,9 +87,7 @@ func splitLock(round *history.Round, key string, ops, all []*history.Op) []part 
 		}
 	}
 	slices.SortFunc(cuts, func(a, b history.Fault) int { return cmp.Compare(a.Start, b.Start) })
-	// A lost request that somebody surely stood in the way of took nothing.
 	sure := certain(round, key, ops)
-	ops = slices.DeleteFunc(ops, func(op *history.Op) bool { return hindered(sure, op, key) })
 	var parts []part
 	from, fog := int64(math.MinInt64), int64(0)
 	for n := 0; n <= len(cuts); n++ {
@@ -100,6 +98,7 @@ func splitLock(round *history.Round, key string, ops, all []*history.Op) []part 
 		p := part{key: key, start: lock{fog: fog}}
 		for _, op := range ops {
 			switch {
+			case hindered(sure, op, key): // it took nothing, though it may have waited
 			case op.Call >= from && op.Call < to:
 				p.add(round, op, to, ops)
 			case op.Call < from:
