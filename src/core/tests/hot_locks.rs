@@ -182,7 +182,7 @@ fn the_hottest_of_100_000_locks_come_first() {
 fn a_stream_of_new_locks_does_not_push_a_hot_one_out() {
     let mut counted: HotLocks<u32> = HotLocks::default();
     let mut exact = Exact::default();
-    for step in 0..300_000_u32 {
+    for step in 0..sized(300_000) as u32 {
         let lock = if step % 100 == 0 { 0 } else { step };
         let event = Event { waited: Some(5), end: EventEnd::Other };
         counted.add(&lock, event);

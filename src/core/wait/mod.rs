@@ -141,6 +141,7 @@ pub enum Ended<G, E> {
     Granted(G),
     /// The waiter's request failed.
     Failed(E),
-    /// These owners wait for each other. The first is the waiter's own.
+    /// These owners wait for each other. The waiter's own is the first, if it is one of them:
+    /// an upgrade can also close a circle of readers that could join the holders before.
     Deadlock(Vec<OwnerId>),
 }

@@ -136,7 +136,8 @@ pub fn is_one(world: &World, id: WaiterId, waiter: Waiter, owners: &[u8]) -> boo
     waiters.insert(id, waiter);
     let edges = edges(world, &waiters);
     let next = owners.iter().cycle().skip(1);
-    owners.iter().zip(next).all(|(from, to)| edges[usize::from(*from)] & 1 << to != 0)
+    !owners.is_empty()
+        && owners.iter().zip(next).all(|(from, to)| edges[usize::from(*from)] & 1 << to != 0)
 }
 
 /// For each owner all owners that a path of edges leads to.
