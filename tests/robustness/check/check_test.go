@@ -132,6 +132,11 @@ func TestWhatIsLegal(t *testing.T) {
 			}),
 			op("c", "rlock", 20, 21, refused(500, 480)),
 		}},
+		"a session that was granted as its client left": {Ops: []history.Op{
+			op("a", "rlock", 0, 1, func(o *history.Op) { bound(900)(o); o.Outcome, o.Until = history.Lost, 150*ms }),
+			op("b", "inspect", 10, 11, shows(history.Holder{Owner: "a", Kind: "read", Holds: 1, TTL: 890})),
+			op("b", "wlock", 30, 31, lease(50)),
+		}},
 		"two locks together": {Ops: []history.Op{
 			op("a", "mlock", 0, 1, joint(500, history.OK, "k", "l")), op("b", "mlock", 2, 3, joint(500, history.Refused, "k", "m")),
 			op("b", "wlock", 4, 5, func(o *history.Op) { o.Lease, o.Parts[0].Key = 50, "m" }),
