@@ -101,8 +101,8 @@ func soak(o options) (bool, error) {
 	for number := 1; time.Since(run.begun) < time.Duration(o.seconds)*time.Second && interrupted.Err() == nil; number++ {
 		// Each kind in turn, in an order of the seed; every seventh round has none.
 		if len(order) == 0 {
-			order = append(append([]string{}, names...), names...)
-			for range len(names)/3 + 1 {
+			order = append(order, names...)
+			for range len(names)/6 + 1 {
 				order = append(order, "")
 			}
 			random.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
