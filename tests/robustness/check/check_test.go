@@ -132,6 +132,9 @@ func TestWhatIsLegal(t *testing.T) {
 			}),
 			op("c", "rlock", 20, 21, refused(500, 480)),
 		}},
+		"a session is renewed": {Ops: []history.Op{
+			op("a", "rlock", 0, 1, bound(300)), op("a", "unlock", 1000, 1001, freed),
+		}},
 		"a session that was granted as its client left": {Ops: []history.Op{
 			op("a", "rlock", 0, 1, func(o *history.Op) { bound(900)(o); o.Outcome, o.Until = history.Lost, 150*ms }),
 			op("b", "inspect", 10, 11, shows(history.Holder{Owner: "a", Kind: "read", Holds: 1, TTL: 890})),

@@ -171,6 +171,9 @@ func holding(round *history.Round, owner, key string, ops []*history.Op) []span 
 	holds, lease, bound := 0, int64(0), map[int]bool{}
 	end := func(at int64) {
 		if now.from >= 0 {
+			if len(bound) > 0 { // the server renewed it
+				now.to = at
+			}
 			now.to = min(now.to, at)
 			spans = append(spans, now)
 		}
@@ -230,9 +233,6 @@ func holding(round *history.Round, owner, key string, ops []*history.Op) []span 
 			delete(bound, op.Conn)
 			now.to = max(now.to, at+lease+round.Error())
 		}
-	}
-	if len(bound) > 0 {
-		now.to = history.Never
 	}
 	end(history.Never)
 	return spans
