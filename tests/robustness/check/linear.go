@@ -112,22 +112,38 @@ func splitLock(round *history.Round, key string, ops, all []*history.Op) []part 
 		}
 		if n < len(cuts) {
 			from = cuts[n].End
-			fog = lastEnd(ops, from)
+			fog = lastEnd(round, ops, from)
 		}
 	}
 	return parts
 }
 
 // lastEnd is when the last lease ends that was asked for before that time.
-func lastEnd(ops []*history.Op, before int64) int64 {
+func lastEnd(round *history.Round, ops []*history.Op, before int64) int64 {
 	end := int64(0)
 	for _, op := range ops {
-		if op.Call < before && op.Lease > 0 {
-			// A session hold was renewed until the fault.
-			end = max(end, before+op.Lease*1000, effective(op)+op.Lease*1000)
+		if op.Call >= before || op.Lease == 0 {
+			continue
 		}
+		last := max(before, effective(op))
+		if op.Session {
+			// The server renews it until the connection closes.
+			last = max(last, closed(round, op.Conn))
+		}
+		end = max(end, min(last, history.Never-op.Lease*1000)+op.Lease*1000)
 	}
 	return end
+}
+
+// closed is when the server may have noticed at the latest that the connection was closed.
+func closed(round *history.Round, conn int) int64 {
+	for i := range round.Ops {
+		op := &round.Ops[i]
+		if op.Command == "close" && op.Conn == conn {
+			return effective(op)
+		}
+	}
+	return history.Never
 }
 
 // effective is the latest time at which the call can have had its effect.
@@ -221,6 +237,11 @@ func (p *part) addFaults(round *history.Round, from, to int64) {
 // faultClient is the row of faults in the picture.
 const faultClient = 99
 
+// shortest is the shortest lease, in µs, of which the server surely renews a session hold: it
+// does so every third of the lease, and a busy machine may keep it waiting for longer than a
+// shorter one.
+const shortest = 300_000
+
 // sure is until when a session hold that was taken here lives in any case, as
 // long as its connection is open: nothing kept the server from renewing it.
 func sure(round *history.Round, op *history.Op) int64 {
@@ -237,6 +258,8 @@ func sure(round *history.Round, op *history.Op) int64 {
 	}
 	lease := op.Lease * 1000
 	switch {
+	case lease < shortest:
+		return op.Call + lease
 	case first == history.Never:
 		return first
 	case first <= op.Return:

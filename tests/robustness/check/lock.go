@@ -211,7 +211,12 @@ func (s *lock) unbind(owner string, at moment, lease, sure int64) {
 	bound := s.find(func(h hold) bool { return h.owner == owner && h.conn != 0 }) >= 0
 	for i := range s.holds {
 		h := &s.holds[i]
-		if h.owner != owner || !h.write || bound || h.hi < history.Never {
+		if h.owner != owner || !h.write {
+			continue
+		}
+		// Until now the server renewed the one end of all write holds for this session.
+		h.plain = max(h.plain, at.to+lease)
+		if bound || h.hi < history.Never {
 			continue
 		}
 		h.hi = max(h.plain, at.to+max(lease, h.lease))

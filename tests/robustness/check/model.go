@@ -141,8 +141,8 @@ func (in *step) ends(at moment) (lo, hi int64, conn int) {
 	if in.session && in.outcome == history.OK && in.answer != anything {
 		return max(in.sure, at.from+in.lease), history.Never, in.conn
 	}
-	if in.session {
-		// The connection was lost with the reply: the server gives the hold back soon.
+	if in.session || in.answer == anything {
+		// The reply was lost: the server gives the hold back as soon as it notices that.
 		return at.from, at.to + in.lease, 0
 	}
 	return at.from + in.lease, at.to + in.lease, 0

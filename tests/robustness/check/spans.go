@@ -154,7 +154,7 @@ func possible(round *history.Round, key string, ops []*history.Op) []span {
 	}
 	for _, f := range round.Faults {
 		if f.Lossy {
-			spans = append(spans, span{owner: "", from: f.Start, to: lastEnd(ops, f.End), write: true})
+			spans = append(spans, span{owner: "", from: f.Start, to: lastEnd(round, ops, f.End), write: true})
 		}
 	}
 	return spans
