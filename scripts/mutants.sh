@@ -58,14 +58,14 @@ run() {
     nice -n 10 cargo mutants --dir "$package" --in-place --config .cargo/mutants.toml \
         --output "$out" --no-times ${ONLY:+--re "$ONLY"} "$@"
 }
-again=()
+again=
 for RWLOCK_TESTS_SHORTER in ${SHORTER:-300 15 1}; do
     export RWLOCK_TESTS_SHORTER
     echo "mutants: long tests in 1/$RWLOCK_TESTS_SHORTER of their size"
     status=0
     # --iterate: without the mutants that an earlier run has caught.
-    run "${again[@]}" || status=$?
-    again=(--iterate)
+    run ${again:+--iterate} || status=$?
+    again=1
     case $status in
     2 | 3) ;;
     *) exit "$status" ;;
