@@ -2,7 +2,7 @@
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run build install uninstall deb test model-test soak soak-planted valgrind mutants engines test-engines test-deb test-redisson examples top bench bench-quick bench-docs bench-peers instructions fmt lint test-msrv lint-scripts test-docker
+.PHONY: help run build install uninstall deb test model-test soak soak-planted valgrind mutants engines test-engines test-deb test-redisson examples top bench bench-quick bench-docs bench-peers instructions fmt lint test-msrv lint-scripts test-docker fuzz miri
 
 # Builds the benchmark, then runs it on a server that is known to be supported.
 BENCH = scripts/setup.sh build server && RWLOCK_SERVER=$$(scripts/server.sh) && export RWLOCK_SERVER && \
@@ -39,6 +39,11 @@ soak: ## Let faults strike while clients work, and check what they saw (TIME=60 
 	@scripts/soak.sh
 mutants: ## Change the rules in one place at a time: do the unit tests notice? (ONLY=src/core/release)
 	@scripts/mutants.sh
+fuzz: ## Fuzz by coverage, each target for TIME seconds (TIME=60 TARGET=all CORPUS=)
+	@scripts/fuzz.sh
+
+miri: ## Run the unit tests of the rules and of the parsers under Miri (some minutes)
+	@scripts/miri.sh
 
 engines: ## Fetch the servers of test-engines into engines/ (on Debian)
 	@scripts/engines.sh
