@@ -27,6 +27,12 @@ impl Seen {
         self.writes.get(owner).copied().unwrap_or(0)
     }
 
+    /// How many holds each owner has. The ends of session holds move by themselves.
+    pub fn counts(&self) -> (BTreeMap<Bytes, usize>, BTreeMap<Bytes, i64>) {
+        let reads = self.reads.iter().map(|(owner, ends)| (owner.clone(), ends.len()));
+        (reads.collect(), self.writes.clone())
+    }
+
     /// Without the holds of this owner.
     pub fn without(&self, owner: &[u8]) -> Seen {
         let mut others = self.clone();
