@@ -4,10 +4,14 @@
 #
 # fuzz-corpus.sh <folder> [target...]
 set -euo pipefail
+export ASAN_OPTIONS=detect_leaks=0
+found=$(cd "${1:?usage: fuzz-corpus.sh <folder> [target...]}" && pwd)
 cd "$(dirname "$0")/.."
-found=${1:?"usage: fuzz-corpus.sh <folder> [target...]"}
 shift
-[ $# -gt 0 ] || mapfile -t all < <(cd fuzz/fuzz_targets && basename -s .rs -- *.rs) && set -- "${all[@]}"
+if [ $# = 0 ]; then
+    mapfile -t all < <(cd fuzz/fuzz_targets && basename -s .rs -- *.rs)
+    set -- "${all[@]}"
+fi
 for name; do
     binary=$(find "${CARGO_TARGET_DIR:-target}/fuzz" -path "*/release/$name" -type f -perm -u+x | head -n 1)
     new=$(mktemp -d)
