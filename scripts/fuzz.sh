@@ -55,7 +55,7 @@ fuzz_one() {
     [ -n "${CORPUS:-}" ] || rm -rf "$new"
     mkdir -p "$new" "fuzz/corpus/$name"
     binary=$(find "$CARGO_TARGET_DIR" -path "*/release/$name" -type f -perm -u+x | head -n 1)
-    if "$binary" "$new" "fuzz/corpus/$name" -max_total_time="$time" -max_len=1000 -timeout=60 \
+    if "$binary" "$new" "fuzz/corpus/$name" -max_total_time="$time" -max_len=1000 -len_control=0 -timeout=60 \
         -artifact_prefix="$CARGO_TARGET_DIR/artifacts/$name-" -print_final_stats=1 >"$log" 2>&1; then
         # The line that libFuzzer ends with, and how much it covered.
         sed -nE 's/^#[0-9]+[[:space:]]+DONE +(.*) lim:.*/\1/p; s/^Done /  /p' "$log" | paste -sd' ' |
