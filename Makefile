@@ -37,8 +37,10 @@ model-test: ## Compare a server with a model of the contract (TIME=60 SEED= ENGI
 
 soak: ## Let faults strike while clients work, and check what they saw (TIME=60 SEED= ENGINE= TOPOLOGY=single|sentinel|cluster)
 	@scripts/soak.sh
+
 mutants: ## Change the rules in one place at a time: do the unit tests notice? (ONLY=src/core/release)
 	@scripts/mutants.sh
+
 fuzz: ## Fuzz by coverage, each target for TIME seconds (TIME=60 TARGET=all CORPUS=)
 	@scripts/fuzz.sh
 

@@ -215,7 +215,7 @@ func (p *part) add(round *history.Round, op *history.Op, to int64, ops []*histor
 	}
 	for _, other := range ops {
 		if other.Reserve > 0 && other.Call <= in.at.to && slices.ContainsFunc(other.Parts, func(x history.Part) bool { return x.Key == p.key }) &&
-			in.at.from <= effective(other)+other.Reserve*1000+slack {
+			in.at.from <= effective(other)+other.Reserve*1000+slack+round.Error() {
 			in.reserved = true
 			in.excused = in.excused || other.Owner != op.Owner
 		}
