@@ -3,6 +3,9 @@
 use redis_module::raw;
 use std::alloc::{GlobalAlloc, Layout, System};
 
+/// Whether this runs under Miri, which has no C: not even the pointers to the server's functions.
+const IS_MIRI: bool = cfg!(miri);
+
 /// The server's allocator; outside a server (unit tests, tests that link the
 /// crate) the system's. The two never mix in one process: a server fills in
 /// its functions before any code of ours allocates.
@@ -12,6 +15,10 @@ pub struct ServerAlloc;
 // block goes back to the one it came from (see the type).
 unsafe impl GlobalAlloc for ServerAlloc {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if IS_MIRI {
+            // SAFETY: the caller's promise.
+            return unsafe { System.alloc(layout) };
+        }
         // SAFETY: the pointer is set once, at load. The server aligns to 16
         // bytes at the least, and a size that is a multiple of a larger
         // alignment is aligned to that by jemalloc's size classes.
@@ -24,6 +31,10 @@ unsafe impl GlobalAlloc for ServerAlloc {
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        if IS_MIRI {
+            // SAFETY: the caller's promise, and the block is from the system.
+            return unsafe { System.dealloc(block, layout) };
+        }
         // SAFETY: the caller hands back a block of `alloc`, which asked the same allocator.
         unsafe {
             match raw::RedisModule_Free {
@@ -34,6 +45,10 @@ unsafe impl GlobalAlloc for ServerAlloc {
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        if IS_MIRI {
+            // SAFETY: the caller's promise, and the block is from the system.
+            return unsafe { System.realloc(block, layout, size) };
+        }
         // SAFETY: the caller hands back a block of `alloc`, which asked the same allocator. The
         // server's realloc aligns to 16 bytes and no more: larger alignments are copied.
         unsafe {

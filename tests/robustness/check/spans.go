@@ -91,7 +91,7 @@ func certain(round *history.Round, key string, ops []*history.Op) []span {
 				continue
 			}
 			ends := o.Command == "flushall" ||
-				o.Command == "close" && o.Conn == op.Conn ||
+				o.Command == "close" && (o.Conn == op.Conn || moves(ops, op, o.Conn)) ||
 				(clears(o) || o.Owner == op.Owner && releases(o)) && slices.ContainsFunc(o.Parts, func(p history.Part) bool { return p.Key == key })
 			switch {
 			case !ends:
@@ -118,6 +118,13 @@ func certain(round *history.Round, key string, ops []*history.Op) []span {
 		}
 	}
 	return spans
+}
+
+// moves says whether the owner may have bound the hold to this connection later, by SESSION.
+func moves(ops []*history.Op, op *history.Op, conn int) bool {
+	return slices.ContainsFunc(ops, func(o *history.Op) bool {
+		return o.Owner == op.Owner && o.Session && o.Conn == conn && effective(o) >= op.Call
+	})
 }
 
 // hindered says whether the reply of a request was lost, but somebody surely stood
