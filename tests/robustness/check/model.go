@@ -182,12 +182,15 @@ func (m *Model) read(s *lock, in *step, at moment) []branch {
 func (m *Model) add(s *lock, in *step, at moment, write bool) {
 	lo, hi, conn := in.ends(at)
 	last := s.last(in.owner, write)
+	mine := s.find(func(h hold) bool { return h.owner == in.owner && h.write == write && h.conn == in.conn })
+	if in.session && mine >= 0 {
+		last = mine // bound to this connection already: that is the one that is meant
+	}
 	if in.once && last >= 0 {
 		h := &s.holds[last]
 		h.lo, h.hi, h.lease = max(h.lo, at.from+in.lease), max(h.hi, at.to+in.lease), max(h.lease, in.lease)
 		h.plain = max(h.plain, at.to+in.lease)
-		bound := s.find(func(h hold) bool { return h.owner == in.owner && h.write == write && h.conn == in.conn }) >= 0
-		if conn != 0 && !bound {
+		if conn != 0 && mine < 0 {
 			// Write holds have no numbers of their own: a plain one is bound first.
 			if plain := s.find(func(x hold) bool { return x.owner == in.owner && x.write && x.conn == 0 }); write && plain >= 0 {
 				h = &s.holds[plain]
