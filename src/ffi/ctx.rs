@@ -173,8 +173,13 @@ impl<'a> Ctx<'a> {
         caller_in(&self.client_list(clients)?)
     }
 
-    /// The lines of CLIENT LIST about these clients.
+    /// The lines of CLIENT LIST about these clients. None also when the context has no client, as
+    /// after the client of an answer is gone: the server would crash in a call of a command.
     fn client_list(self, clients: &[u64]) -> Option<String> {
+        // SAFETY: the context lives as long as `self`.
+        if unsafe { api!(RedisModule_GetClientId)(self.raw()) } == 0 {
+            return None;
+        }
         let ids: Vec<Text> =
             clients.iter().map(|id| Text::new(id.to_string().as_bytes())).collect();
         let args: Vec<&Str> = ids.iter().map(|id| &**id).collect();

@@ -341,3 +341,20 @@ fn deadlocks_are_in_the_servers_log_ten_a_second() {
         now.last().is_some_and(|line| line.contains("more before this one)"))
     });
 }
+
+#[test]
+fn a_wait_is_logged_whose_client_goes_while_it_is_granted() {
+    let server = server();
+    let mut con = server.connection();
+    assert_ok(run(&mut con, "RWLOCK.WLOCK k holder 100000"));
+    let waiter = Client::waits(&server, "WLOCK k waiter 100000 BLOCK 0");
+    // In one packet: the server sends the answer only after that, when the client is gone.
+    let mut packet = redis::pipe();
+    packet.cmd("RWLOCK.UNLOCK").arg("k").arg("holder");
+    packet.cmd("CLIENT").arg("KILL").arg("ID").arg(waiter.id);
+    packet.query::<()>(&mut con).expect("the server goes on");
+    wait_until("the wait is logged", || {
+        all_shown(&mut con).contains(&"disconnect k waiter write".to_owned())
+    });
+    wait_until("the hold is given back", || int(call!(con, "EXISTS", "k")) == 0);
+}
