@@ -44,6 +44,22 @@ func bound(n int64) func(*history.Op) {
 	return func(o *history.Op) { o.Lease, o.Session = n, true }
 }
 
+// on is for a connection of the owner other than its first.
+func on(conn int, change func(*history.Op)) func(*history.Op) {
+	return func(o *history.Op) {
+		change(o)
+		o.Conn = conn
+	}
+}
+
+func once(n int64) func(*history.Op) {
+	return func(o *history.Op) { o.Lease, o.Session, o.Once = n, true, true }
+}
+
+func written(holds int, ttl int64) func(*history.Op) {
+	return shows(history.Holder{Owner: "a", Kind: "write", Holds: holds, TTL: ttl})
+}
+
 func shows(holders ...history.Holder) func(*history.Op) {
 	return func(o *history.Op) { o.View = &history.View{Holders: holders} }
 }
@@ -77,7 +93,32 @@ func TestWhatIsLegal(t *testing.T) {
 	killed := history.Fault{Name: "kill", Start: 100 * ms, Struck: 105 * ms, Undone: 300 * ms, End: 400 * ms, Killed: true, SessionsEnd: true}
 	lossy := killed
 	lossy.Lossy = true
+	moved := history.Fault{Name: "move-slot", Start: 10 * ms, Struck: 20 * ms, Undone: 20 * ms, End: 30 * ms, Moves: true}
+	leaves := closing("a", 60)
+	leaves.Conn = 2
 	cases := map[string]history.Round{
+		"sessions end where the slot leaves": {Faults: []history.Fault{moved}, Ops: []history.Op{
+			op("a", "wlock", 0, 1, bound(1600)), op("a", "wlock", 40, 41, on(2, bound(1100))),
+			op("a", "wlock", 42, 43, on(3, once(1200))), leaves,
+			op("a", "inspect", 80, 81, written(1, 1520)),
+		}},
+		"a session moves to a connection that closes": {Ops: []history.Op{
+			op("a", "rlock", 0, 1, bound(2000)), op("a", "rlock", 50, 51, on(2, once(1700))), leaves,
+			op("b", "wlock", 62, 63, lease(500)),
+		}},
+		"writes keep the end that a session gave them": {Ops: []history.Op{
+			op("a", "wlock", 0, 1, bound(2000)), op("a", "wlock", 10, 11, on(2, bound(1000))),
+			op("a", "wlock", 20, 21, on(2, lease(500))), op("a", "unlock", 30, 31, nil), leaves,
+			op("a", "inspect", 300, 301, written(1, 1725)),
+		}},
+		"a grant whose reply was lost is taken back": {Ops: []history.Op{
+			op("a", "rlock", 0, 50, func(o *history.Op) { o.Lease, o.Outcome, o.Until = 500, history.Lost, 200*ms }),
+			op("b", "inspect", 20, 21, shows(history.Holder{Owner: "a", Kind: "read", Holds: 1, TTL: 490})),
+			op("b", "wlock", 210, 211, lease(100)),
+		}},
+		"a short session on a busy machine": {Ops: []history.Op{
+			op("a", "wlock", 0, 1, bound(40)), op("b", "wlock", 100, 101, lease(100)),
+		}},
 		"one after the other": {Ops: []history.Op{
 			op("a", "wlock", 0, 1, fenced(500, 10)), op("b", "wlock", 2, 3, refused(500, 499)),
 			op("a", "unlock", 10, 11, freed), op("b", "wlock", 12, 13, fenced(500, 11)),

@@ -224,10 +224,19 @@ func (p *part) add(round *history.Round, op *history.Op, to int64, ops []*histor
 	p.ops = append(p.ops, porcupine.Operation{ClientId: op.Client, Input: in, Call: in.at.from, Return: max(in.at.to, in.at.from)})
 }
 
-// addFaults puts the ends of all sessions where a fault ended them.
+// addFaults puts the ends of all sessions where a fault ended them. A slot moves once, or there and
+// back: the sessions of each node that it leaves end.
 func (p *part) addFaults(round *history.Round, from, to int64) {
 	for _, f := range round.Faults {
-		if f.SessionsEnd && !f.Lossy && f.Start >= from && f.End <= to {
+		ends := 0
+		switch {
+		case f.Lossy || f.Start < from || f.End > to:
+		case f.Moves:
+			ends = 2
+		case f.SessionsEnd:
+			ends = 1
+		}
+		for range ends {
 			in := &step{what: "crash", outcome: history.OK, at: moment{f.Start, f.Struck}, text: f.Name}
 			p.ops = append(p.ops, porcupine.Operation{ClientId: faultClient, Input: in, Call: f.Start, Return: f.Struck})
 		}
