@@ -14,25 +14,10 @@ if ! python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; 
     echo "model-test: NOT RUN: it needs Python 3.11 or later" >&2
     exit 3
 fi
-if [ -n "${ENGINE:-}" ]; then
-    server=$PWD/engines/$ENGINE/server
-    [ -x "$server" ] || {
-        echo "model-test: no engine $ENGINE: make engines fetches it" >&2
-        exit 1
-    }
-else
-    scripts/setup.sh server
-    server=$(scripts/server.sh)
-fi
-module=${MODULE:-}
-if [ -z "$module" ]; then
-    scripts/setup.sh build
-    cargo build --release --locked
-    module=$target/release/librwlock.so
-    [ "$(uname)" != Darwin ] || module=${module%.so}.dylib
-fi
+scripts/setup.sh server
+server=$(scripts/server.sh)
+module=$(scripts/module.sh)
 mkdir -p "$target/model"
-module=$(cd "$(dirname "$module")" && pwd)/$(basename "$module")
 out=$(cd "$target/model" && pwd)
 cd tests
 export PYTHONDONTWRITEBYTECODE=1

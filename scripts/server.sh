@@ -1,5 +1,6 @@
 #!/bin/sh
-# Prints the path of the server to use, once it is known to be supported.
+# Prints the path of the server to use, once it is known to be supported: ENGINE, one of those that
+# `make engines` fetches, else SERVER, else the installed one.
 set -eu
 
 fail() {
@@ -7,7 +8,9 @@ fail() {
     exit 1
 }
 
-wanted=${SERVER:-$(command -v redis-server || command -v valkey-server || echo redis-server)}
+engine=${ENGINE:+engines/$ENGINE/server}
+[ -z "$engine" ] || [ -x "$engine" ] || fail "no engine $ENGINE: make engines fetches it"
+wanted=${engine:-${SERVER:-$(command -v redis-server || command -v valkey-server || echo redis-server)}}
 server=$(command -v "$wanted") || fail "$wanted: no such program"
 case $server in /*) ;; *) server=$PWD/$server ;; esac
 

@@ -40,7 +40,7 @@ for want; do
         have_libclang || missing="$missing libclang-dev"
         ;;
     server)
-        [ -n "${SERVER:-}" ] || have redis-server || have valkey-server ||
+        [ -n "${SERVER:-}${ENGINE:-}" ] || have redis-server || have valkey-server ||
             missing="$missing redis-server"
         ;;
     deb) have dpkg-shlibdeps || missing="$missing dpkg-dev" ;;

@@ -29,23 +29,9 @@ if [ -n "${REPLAY:-}" ]; then
     exec "$out/soak" -replay "$REPLAY"
 fi
 
-if [ -n "${ENGINE:-}" ]; then
-    server=$PWD/engines/$ENGINE/server
-    [ -x "$server" ] || {
-        echo "soak: no engine $ENGINE: make engines fetches it" >&2
-        exit 1
-    }
-else
-    scripts/setup.sh server
-    server=$(scripts/server.sh)
-fi
-module=${MODULE:-}
-if [ -z "$module" ]; then
-    scripts/setup.sh build
-    cargo build --release --locked
-    module=$target/release/librwlock.so
-fi
-module=$(cd "$(dirname "$module")" && pwd)/$(basename "$module")
+scripts/setup.sh server
+server=$(scripts/server.sh)
+module=$(scripts/module.sh)
 exec "$out/soak" -server "$server" -engine "${ENGINE:-$(basename "$server")}" -module "$module" \
     -clock "$PWD/tests/support/src/server/clock.c" -out "$out" -topology "${TOPOLOGY:-single}" \
     -time "${TIME:-60}" ${SEED:+-seed "$SEED"} ${FAULT:+-fault "$FAULT"} ${FIRST:+-first}
