@@ -4,12 +4,32 @@
 
 use super::definition::Command;
 use super::forceunlock::ForceUnlock;
-use super::Error;
+use super::{Args, Error};
 use crate::ffi::Ctx;
+
+/// Reads all arguments of a command that lists something, or forgets it: `[COUNT n | RESET]`.
+/// Without arguments it is `count`. None: RESET, and the user may run it.
+pub fn count_or_reset(
+    ctx: Ctx<'_>,
+    mut args: Args<'_>,
+    count: usize,
+) -> Result<Option<usize>, Error> {
+    let count = match args.word().as_deref() {
+        None => Some(count),
+        Some(b"COUNT") => Some(args.count()?),
+        Some(b"RESET") => None,
+        Some(_) => return Err(args.syntax()),
+    };
+    args.finish()?;
+    if count.is_none() {
+        require_dangerous(ctx, "reset")?;
+    }
+    Ok(count)
+}
 
 /// Fails if the user may not run the module's command that is `@dangerous`, FORCEUNLOCK. The keys
 /// that the user may use do not matter. `word`: the word in lower case, for the error.
-pub fn require_dangerous(ctx: Ctx<'_>, word: &'static str) -> Result<(), Error> {
+fn require_dangerous(ctx: Ctx<'_>, word: &'static str) -> Result<(), Error> {
     match ctx.user().may_run(ForceUnlock::DOCS.name) {
         true => Ok(()),
         false => Err(Error::NotPermitted(word)),

@@ -1,6 +1,6 @@
 //! `RWLOCK.HOTLOCKS [COUNT n | RESET]`
 
-use super::dangerous::require_dangerous;
+use super::dangerous::count_or_reset;
 use super::docs::{one_of, COUNT_ONLY, RESET};
 use super::{run, Args, Command, Error, SINCE};
 use crate::engine::HotLockInfo;
@@ -26,28 +26,16 @@ impl Command for HotLocks {
         args: &[one_of("what", &[COUNT_ONLY, RESET])],
     };
 
-    fn run(ctx: Ctx<'_>, mut args: Args<'_>) -> Result<Reply, Error> {
-        let count = match args.word().as_deref() {
-            None => Some(DEFAULT_COUNT),
-            Some(b"COUNT") => Some(args.count()?),
-            Some(b"RESET") => None,
-            Some(_) => return Err(args.syntax()),
+    fn run(ctx: Ctx<'_>, args: Args<'_>) -> Result<Reply, Error> {
+        let Some(count) = count_or_reset(ctx, args, DEFAULT_COUNT)? else {
+            run(ctx, |engine| {
+                engine.reset_hot_locks();
+                Ok(())
+            })?;
+            return Ok(Reply::Ok);
         };
-        args.finish()?;
-        match count {
-            Some(count) => {
-                let locks = run(ctx, |engine| Ok(engine.hot_locks(ctx, count)))?;
-                Ok(Reply::Array(locks.into_iter().map(row).collect()))
-            }
-            None => {
-                require_dangerous(ctx, "reset")?;
-                run(ctx, |engine| {
-                    engine.reset_hot_locks();
-                    Ok(Reply::Ok)
-                })
-                .map_err(Error::from)
-            }
-        }
+        let locks = run(ctx, |engine| Ok(engine.hot_locks(ctx, count)))?;
+        Ok(Reply::Array(locks.into_iter().map(row).collect()))
     }
 }
 

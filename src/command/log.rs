@@ -1,6 +1,6 @@
 //! `RWLOCK.LOG [COUNT n | RESET]`
 
-use super::dangerous::require_dangerous;
+use super::dangerous::count_or_reset;
 use super::docs::{one_of, COUNT_ONLY, RESET};
 use super::inspect::kind_of;
 use super::{run, Args, Command, Error, SINCE};
@@ -27,16 +27,8 @@ impl Command for Log {
         args: &[one_of("what", &[COUNT_ONLY, RESET])],
     };
 
-    fn run(ctx: Ctx<'_>, mut args: Args<'_>) -> Result<Reply, Error> {
-        let count = match args.word().as_deref() {
-            None => Some(DEFAULT_COUNT),
-            Some(b"COUNT") => Some(args.count()?),
-            Some(b"RESET") => None,
-            Some(_) => return Err(args.syntax()),
-        };
-        args.finish()?;
-        let Some(count) = count else {
-            require_dangerous(ctx, "reset")?;
+    fn run(ctx: Ctx<'_>, args: Args<'_>) -> Result<Reply, Error> {
+        let Some(count) = count_or_reset(ctx, args, DEFAULT_COUNT)? else {
             run(ctx, |engine| {
                 engine.reset_log();
                 Ok(())

@@ -57,10 +57,7 @@ impl Engine {
         block: impl FnOnce(WaiterId) -> bool,
     ) -> Result<Acquired, Error> {
         let owner = Owner::new(request.owner)?;
-        let session = match request.session {
-            true => Some(session_client(ctx)?),
-            false => None,
-        };
+        let session = request.session.then(|| session_client(ctx)).transpose()?;
         self.on_lock(ctx, request.key, |txn| txn.acquire(&owner, request, session, block))
     }
 

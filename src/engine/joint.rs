@@ -56,10 +56,7 @@ impl Engine {
         block: impl FnOnce(WaiterId) -> bool,
     ) -> Result<Acquired, Error> {
         let owner = Owner::new(request.owner)?;
-        let session = match request.session {
-            true => Some(session_client(ctx)?),
-            false => None,
-        };
+        let session = request.session.then(|| session_client(ctx)).transpose()?;
         let keys: Vec<&Str> = request.places.iter().map(|(key, _)| *key).collect();
         let names: Vec<&[u8]> = keys.iter().map(|key| key.bytes()).collect();
         store::check_together(&names)?;
