@@ -66,7 +66,7 @@ impl<'a> Fields<'a> {
             args.push(key);
             for (field, value) in &self.set {
                 hash.hash_set(field.str(), Some(value.str()));
-                args.extend([field.str(), value.str()]);
+                args.extend_from_slice(&[field.str(), value.str()]);
             }
             out.propagate(Plain::HSet, &args);
         }

@@ -372,7 +372,7 @@ impl Locks {
 impl Known {
     fn new(name: &[u8], hash: u32) -> Known {
         Known {
-            name: name.into(),
+            name: InlineName::from_slice(name),
             due: NEVER,
             token: None,
             readers: None,
