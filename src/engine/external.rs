@@ -32,6 +32,10 @@ pub enum Change {
     Flushed(Option<i32>),
     /// SWAPDB exchanged the contents of these two databases.
     Swapped(i32, i32),
+    /// Slots came to this node together with their keys.
+    SlotsArrived,
+    /// Slots left this node together with their keys. The deletion of each key is noted as well.
+    SlotsLeft,
     /// Any key may have changed: the server loaded a file or became a primary, or a panic ended
     /// some work.
     Everything,
@@ -81,6 +85,8 @@ impl Engine {
                 }
             }
             Change::Swapped(one, other) => self.note_swapped(one, other),
+            Change::SlotsArrived => self.sweep_again(),
+            Change::SlotsLeft => self.schedule_queues(|_| true),
             Change::Everything => {
                 self.memory.dbs().for_each(|db| self.note_db(db));
                 for lock in self.tracked.locks(None) {

@@ -1,5 +1,5 @@
 //! The sweep: finds the locks that no command has named since this server became their primary. So
-//! their leases end on time after a restart or a promotion, too.
+//! their leases end on time also after a restart, a promotion or an atomic migration of their slot.
 
 use super::intervals;
 use super::pass::Pass;
@@ -23,7 +23,17 @@ impl Engine {
             has_more: true,
             due: Moment::PAST,
         };
-        self.sweep = Sweep { running: ffi::Sweep::new().map(new), is_done: false };
+        self.sweep = Sweep { running: ffi::Sweep::new().map(new), is_done: false, again: false };
+    }
+
+    /// Starts a sweep, after the one that runs. So sweeps come to an end even if keys come all the
+    /// time.
+    pub(super) fn sweep_again(&mut self) {
+        if self.sweep.is_running() {
+            self.sweep.again = true;
+        } else {
+            self.start_sweep();
+        }
     }
 
     /// How far the sweep is. The number of keys may change meanwhile, so it shows at most 99 %
@@ -55,6 +65,9 @@ impl Engine {
         }
         let Some(db) = ctx.find_db(sweeping.db) else {
             self.sweep.is_done = true;
+            if self.sweep.again {
+                self.start_sweep();
+            }
             return;
         };
         if sweeping.found.is_empty() {

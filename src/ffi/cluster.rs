@@ -39,6 +39,14 @@ impl Ctx<'_> {
         }
     }
 
+    /// Whether the server can move slots atomically (CLUSTER MIGRATESLOTS): Valkey from 9.0 on.
+    pub fn moves_slots_atomically(self) -> bool {
+        let [version] = self.info_fields(c"server", [c"valkey_version"]);
+        let text = version.as_ref().and_then(|version| std::str::from_utf8(version.bytes()).ok());
+        let major = text.and_then(|text| text.split('.').next()?.parse().ok());
+        major.is_some_and(|major: u32| major >= 9)
+    }
+
     /// The id of this node; None outside of a cluster.
     pub fn node_id(self) -> Option<Vec<u8>> {
         // SAFETY: the server keeps the id, which has this many bytes, as long as it runs.

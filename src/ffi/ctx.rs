@@ -8,6 +8,10 @@ use std::ptr::{null_mut, NonNull};
 use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+/// The option of a module that keeps what it knows right while slots move atomically
+/// (`VALKEYMODULE_OPTIONS_HANDLE_ATOMIC_SLOT_MIGRATION`).
+const HANDLE_ATOMIC_SLOT_MIGRATION: u32 = 1 << 5;
+
 /// The context that the server lends to a callback, on its main thread and for as long as
 /// the callback runs: a `Ctx` can neither leave that thread nor outlive it.
 #[derive(Clone, Copy)]
@@ -277,11 +281,14 @@ impl<'a> Ctx<'a> {
     ///   [`super::Db::signal_modified`] signals a change instead. So a refused request does not
     ///   break a WATCH.
     /// - A replica may serve its old data while it loads new data (`repl-diskless-load swapdb`).
-    ///   The
-    ///   server does that only if all its modules allow it.
+    ///   The server does that only if all its modules allow it.
+    /// - Slots may move atomically, where the server can do that. It, too, asks all its modules.
     pub fn declare_options(self) {
-        let options = raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED
+        let mut options = raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED
             | raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD;
+        if self.moves_slots_atomically() {
+            options |= HANDLE_ATOMIC_SLOT_MIGRATION;
+        }
         // SAFETY: the context lives as long as `self`.
         unsafe { api!(RedisModule_SetModuleOptions)(self.raw(), options as c_int) };
     }

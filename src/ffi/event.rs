@@ -29,6 +29,9 @@ pub enum Event {
     ClientChange,
     /// The event loop goes to sleep, or wakes up.
     Loop,
+    /// An atomic migration of slots to or from this node began or ended. Only servers with
+    /// [`Ctx::moves_slots_atomically`] have it.
+    SlotMigration,
 }
 
 /// A server event that has happened.
@@ -60,7 +63,17 @@ pub enum Happened {
     /// The event loop has run its commands and goes to sleep. The server sends what is propagated
     /// now before it sleeps.
     Done,
+    /// Slots have come to this node by an atomic migration, with all of their keys.
+    SlotsArrived,
+    /// Slots have left this node by an atomic migration, with all of their keys.
+    SlotsLeft,
 }
+
+/// What Valkey 9 calls `VALKEYMODULE_EVENT_ATOMIC_SLOT_MIGRATION`, and the two of its subevents that
+/// tell of a migration that has succeeded. Redis has another event with this number.
+const SLOT_MIGRATION: u64 = 19;
+const SLOT_IMPORT_COMPLETED: u64 = 4;
+const SLOT_EXPORT_COMPLETED: u64 = 5;
 
 impl Event {
     fn raw(self) -> raw::RedisModuleEvent {
@@ -75,6 +88,7 @@ impl Event {
             Event::SwapDb => raw::REDISMODULE_EVENT_SWAPDB,
             Event::ClientChange => raw::REDISMODULE_EVENT_CLIENT_CHANGE,
             Event::Loop => raw::REDISMODULE_EVENT_EVENTLOOP,
+            Event::SlotMigration => SLOT_MIGRATION,
         };
         raw::RedisModuleEvent { id, dataver: 1 }
     }
@@ -279,6 +293,12 @@ unsafe fn decode(event: u64, subevent: u64, data: *mut c_void) -> Option<Happene
         }),
         raw::REDISMODULE_EVENT_CONFIG => Some(Happened::Configured),
         raw::REDISMODULE_EVENT_CRON_LOOP => Some(Happened::Tick),
+        SLOT_MIGRATION => match subevent {
+            SLOT_IMPORT_COMPLETED => Some(Happened::SlotsArrived),
+            SLOT_EXPORT_COMPLETED => Some(Happened::SlotsLeft),
+            // While it is under way, the node that has the slots serves them as before.
+            _ => None,
+        },
         _ => Some(Happened::ListenersChanged),
     }
 }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Whether this server is a primary. Only a primary ends leases and grants holds.
 static IS_PRIMARY: AtomicBool = AtomicBool::new(true);
 
-/// The events that the module subscribes to when it is loaded.
+/// The events that the module subscribes to on every server when it is loaded.
 const FOLLOWED: [Event; 9] = [
     Event::RoleChanged,
     Event::ReplicaChanged,
@@ -23,6 +23,11 @@ const FOLLOWED: [Event; 9] = [
     Event::SwapDb,
     Event::ClientChange,
 ];
+
+/// The events that the module subscribes to on this server.
+fn followed(ctx: Ctx<'_>) -> impl Iterator<Item = Event> {
+    FOLLOWED.into_iter().chain(ctx.moves_slots_atomically().then_some(Event::SlotMigration))
+}
 
 /// Whether this server is loading its data.
 static IS_LOADING: AtomicBool = AtomicBool::new(false);
@@ -36,7 +41,7 @@ type Key = (i32, Vec<u8>);
 
 /// Subscribes to the events of the server.
 pub(super) fn follow(ctx: Ctx<'_>) -> Result<(), String> {
-    if let Some(event) = FOLLOWED.into_iter().find(|event| !ctx.subscribe::<Events>(*event)) {
+    if let Some(event) = followed(ctx).find(|event| !ctx.subscribe::<Events>(*event)) {
         return Err(format!("the server does not tell of {event:?}"));
     }
     IS_PRIMARY.store(ctx.situation().primary, Ordering::Relaxed);
@@ -47,7 +52,7 @@ pub(super) fn follow(ctx: Ctx<'_>) -> Result<(), String> {
 /// Ends the subscriptions to the events of the server. A server does this itself when it
 /// unloads a module. But Redis 7.0 does not when the load of a module fails.
 pub(super) fn unfollow(ctx: Ctx<'_>) {
-    FOLLOWED.into_iter().for_each(|event| ctx.unsubscribe(event));
+    followed(ctx).for_each(|event| ctx.unsubscribe(event));
 }
 
 /// Subscribes to the events of keys. They cost time at each DEL and EXPIRE on the server, so the
@@ -109,6 +114,11 @@ impl OnEvent for Events {
                 note(Change::Everything);
             }
             Happened::ListenersChanged => listeners::detect(ctx),
+            // A replica does nothing for its locks, wherever their slots are.
+            Happened::SlotsArrived | Happened::SlotsLeft if !IS_PRIMARY.load(Ordering::Relaxed) => {
+            }
+            Happened::SlotsArrived => note(Change::SlotsArrived),
+            Happened::SlotsLeft => note(Change::SlotsLeft),
             Happened::Awake => timer::after_sleep(ctx),
             Happened::Done => timer::before_sleep(ctx),
             Happened::Tick => {

@@ -91,7 +91,7 @@ func soak(o options) (bool, error) {
 	defer stop()
 
 	total := newReport(o, plan.Persistence)
-	names := faults.Names(o.topology)
+	names := faults.Names(group)
 	if o.only != "" {
 		names = []string{o.only}
 	}

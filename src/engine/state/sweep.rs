@@ -9,6 +9,8 @@ pub struct Sweep {
     pub running: Option<Sweeping>,
     /// Whether the last sweep has walked over all keys.
     pub is_done: bool,
+    /// Whether another sweep follows this one: keys came that this one may have missed.
+    pub again: bool,
 }
 
 impl Sweep {

@@ -1,5 +1,6 @@
 //! Slots, the nodes that serve them, and slots that move.
 
+mod atomic;
 mod joint;
 mod migration;
 mod moved_in;

@@ -9,7 +9,7 @@ use redis::Connection;
 use support::observe::{run, Subscriber};
 use support::{
     assert_error, assert_ok, begin_to_move, error_text, id, int, list, migrate, slot, text,
-    wait_until, wait_until_within, Client, Cluster, Server,
+    wait_until, wait_until_within, Client, Cluster, Migration, Server,
 };
 
 /// The node that serves the slot of `key`, and another one.
@@ -27,8 +27,8 @@ fn ttl(con: &mut Connection, key: &str) -> i64 {
 fn the_leases_of_a_lock_that_moved_in_end_on_time() {
     let global = "cluster-publish global";
     let cluster = Cluster::start_with(2, 0, |node| node.module_arguments(global));
-    for (round, slowly) in [false, true].into_iter().enumerate() {
-        let tag = format!("{{moved-{round}}}");
+    for kind in Migration::kinds(cluster.node(0)) {
+        let tag = format!("{{moved-{kind:?}}}");
         let key = tag.as_bytes();
         let (from, to) = two_nodes(&cluster, key);
         let mut con = from.connection();
@@ -44,12 +44,16 @@ fn the_leases_of_a_lock_that_moved_in_end_on_time() {
         }
         let channel = format!("redisson_rwlock:{written}");
         let mut heard = Subscriber::channel(to, channel.as_bytes());
-        begin_to_move(key, from, to);
-        if slowly {
-            // They are at the new node for a while before the slot is.
-            thread::sleep(Duration::from_millis(100));
+        if kind == Migration::Atomically {
+            cluster.move_atomically(key, from, to);
+        } else {
+            begin_to_move(key, from, to);
+            if kind == Migration::Slowly {
+                // They are at the new node for a while before the slot is.
+                thread::sleep(Duration::from_millis(100));
+            }
+            cluster.finish_move(key, from, to);
         }
-        cluster.finish_move(key, from, to);
         // Nobody sends a command of the module for the locks here.
         let mut con = to.connection();
         assert_eq!(int(run(&mut con, &format!("PEXPIRE {shortened} 5000"))), 1);

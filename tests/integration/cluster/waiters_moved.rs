@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use redis::{Connection, RedisError, Value};
 
-use support::observe::{inspect, run};
+use support::observe::{info_number, inspect, run};
 use support::{
     assert_error, assert_ok, begin_to_move, error_text, int, list, map, send, set_slot, text,
-    wait_synced, wait_until, Client, Cluster, Server,
+    wait_synced, wait_until, Client, Cluster, Migration, Server,
 };
 
 #[test]
@@ -213,28 +213,82 @@ fn a_crash_of_a_cluster_node_under_100_waiters_leaves_nobody_hanging() {
     assert_holds(&mut crowd, replica, released);
 }
 
+/// 100 session holds in a slot, half of them for reading, each with the end of its lease.
+struct Sessions {
+    tag: String,
+    clients: Vec<Client>,
+}
+
+impl Sessions {
+    /// Longer than any test: a session is renewed after a third of it.
+    const LEASE: i64 = 600_000;
+
+    fn open(server: &Server, tag: &str) -> Self {
+        let clients = (0..100).map(|number| {
+            let command = ["WLOCK", "RLOCK"][number % 2];
+            let mut client = Client::new(server);
+            client.send(&format!("{command} {{{tag}}}session-{number} s {} SESSION", Self::LEASE));
+            client.granted();
+            client
+        });
+        Self { tag: tag.to_owned(), clients: clients.collect() }
+    }
+
+    fn lock(&self, number: usize) -> String {
+        format!("{{{}}}session-{number}", self.tag)
+    }
+
+    /// The holds are on `to`, until their leases end. For `from` they are over.
+    fn assert_moved(mut self, from: &Server, to: &Server) {
+        wait_until("nothing is bound where they were", || {
+            info_number(from, "rwlock", "rwlock_session_holds") == 0
+        });
+        assert_eq!(info_number(to, "rwlock", "rwlock_session_holds"), 0);
+        let clients = std::mem::take(&mut self.clients).len();
+        let mut con = to.connection();
+        for number in 0..clients {
+            let lock = self.lock(number);
+            assert_eq!(holders(&mut con, &lock), ["s"], "{lock}");
+            let left = int(run(&mut con, &format!("RWLOCK.WLOCK {lock} other 60000")));
+            // MIGRATE sends what is left of each time, so it ends as much later as that took.
+            assert!((1..Self::LEASE + 60_000).contains(&left), "{lock}: {left}");
+            assert_eq!(int(run(&mut con, &format!("RWLOCK.UNLOCK {lock} s"))), 1, "{lock}");
+        }
+    }
+}
+
 #[test]
-fn a_slot_migration_under_100_waiters_leaves_nobody_hanging() {
+fn a_slot_migration_under_100_waiters_and_100_sessions_leaves_nobody_hanging() {
     let cluster = Cluster::start(3, 1);
-    for (tag, slowly) in [("quickly", false), ("slowly", true)] {
-        let (_, from, _) = pair(&cluster, tag);
+    for kind in Migration::kinds(cluster.node(0)) {
+        let tag = format!("{kind:?}");
+        let key = tag.as_bytes();
+        let (_, from, _) = pair(&cluster, &tag);
         let to = cluster.nodes()[..3].iter().find(|node| node.port() != from.port());
         let to = to.expect("there are three");
-        let mut crowd = Crowd::gather(from, tag);
+        let sessions = Sessions::open(from, &tag);
+        let mut crowd = Crowd::gather(from, &tag);
         let released = release(&mut from.connection(), (0..5).map(|number| crowd.lock(number)));
         assert_eq!(released, 5);
-        begin_to_move(tag.as_bytes(), from, to);
-        let mut con = from.connection();
-        let last = crowd.lock(LOCKS - 1);
-        assert_error(run(&mut con, &format!("RWLOCK.UNLOCK {last} holder")), "TRYAGAIN");
-        if slowly {
-            // All get TRYAGAIN, while the slot is under way.
-            wait_until("nobody waits", || list(run(&mut con, "RWLOCK.QUEUES")).is_empty());
-            // It stays under way for a while.
-            thread::sleep(Duration::from_millis(300));
+        // The sessions of the waiters that have their locks.
+        assert!(info_number(from, "rwlock", "rwlock_session_holds") >= 100);
+        if kind == Migration::Atomically {
+            cluster.move_atomically(key, from, to);
+        } else {
+            begin_to_move(key, from, to);
+            let mut con = from.connection();
+            let last = crowd.lock(LOCKS - 1);
+            assert_error(run(&mut con, &format!("RWLOCK.UNLOCK {last} holder")), "TRYAGAIN");
+            if kind == Migration::Slowly {
+                // All get TRYAGAIN, while the slot is under way.
+                wait_until("nobody waits", || list(run(&mut con, "RWLOCK.QUEUES")).is_empty());
+                // It stays under way for a while.
+                thread::sleep(Duration::from_millis(300));
+            }
+            cluster.finish_move(key, from, to);
         }
-        cluster.finish_move(tag.as_bytes(), from, to);
         assert_holds(&mut crowd, to, released);
+        sessions.assert_moved(from, to);
         assert_eq!(list(run(&mut from.connection(), "RWLOCK.QUEUES")), []);
     }
 }

@@ -41,11 +41,12 @@ func register(name, topologies string, strike func(*field, *history.Fault) error
 
 const everywhere = "single sentinel cluster"
 
-// Names lists the kinds that a topology has.
-func Names(topology string) []string {
+// Names lists the kinds that these servers can have.
+func Names(g *servers.Group) []string {
 	var names []string
 	for _, f := range all {
-		if strings.Contains(f.topologies, topology) {
+		can := f.name != atomically || g.MigratesSlots()
+		if can && strings.Contains(f.topologies, g.Topology) {
 			names = append(names, f.name)
 		}
 	}

@@ -232,6 +232,46 @@ func (g *Group) MoveSlot(slot int, to *Node, half func()) error {
 	return nil
 }
 
+// MigratesSlots says whether the servers can move slots atomically: Valkey from 9.0 on.
+func (g *Group) MigratesSlots() bool {
+	_, err := g.Nodes[0].Do("CLUSTER", "GETSLOTMIGRATIONS")
+	return err == nil
+}
+
+// MigrateSlot moves a slot atomically to another primary.
+func (g *Group) MigrateSlot(slot int, to *Node) error {
+	g.mutex.Lock()
+	from := g.slots[slot]
+	g.mutex.Unlock()
+	if from == nil || from == to {
+		return errors.New("the slot is there already")
+	}
+	text := strconv.Itoa(slot)
+	if _, err := from.Do("CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", text, text, "NODE", g.id(to)); err != nil {
+		return err
+	}
+	failed := ""
+	err := from.Until("the slot has moved", 20*time.Second, func() bool {
+		reply, _ := from.Do("CLUSTER", "GETSLOTMIGRATIONS")
+		jobs, _ := reply.([]any)
+		if len(jobs) == 0 {
+			return false
+		}
+		newest := fmt.Sprint(jobs[0])
+		if strings.Contains(newest, "state failed") || strings.Contains(newest, "state cancelled") {
+			failed = newest
+		}
+		return failed != "" || strings.Contains(newest, "state success")
+	})
+	if failed != "" {
+		return errors.New("the migration failed: " + failed)
+	}
+	if err == nil {
+		g.Moved(slot, to)
+	}
+	return err
+}
+
 // Slot is the slot of a key.
 func Slot(key string) int {
 	if _, after, ok := strings.Cut(key, "{"); ok {

@@ -53,6 +53,7 @@ pub use reply::{
 pub use rerun::in_own_process;
 pub use server::{
     arm, begin_to_move, disarm, id, library, migrate, on_this_machine, processor_wait, set_slot,
-    slot, unload, wait_synced, Builder, Clock, Cluster, Engine, Port, Server, StartError,
+    slot, unload, wait_synced, Builder, Clock, Cluster, Engine, Migration, Port, Server,
+    StartError,
 };
 pub use wait::{assert_prompt, local_clock, wait_until, wait_until_within, DEADLINE};

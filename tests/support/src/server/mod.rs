@@ -27,7 +27,7 @@ pub use engine::Engine;
 pub use injector::{arm, disarm};
 pub use launch::StartError;
 pub use module::{library, unload};
-pub use moving::{begin_to_move, id, migrate, set_slot};
+pub use moving::{begin_to_move, id, migrate, set_slot, Migration};
 pub use port::Port;
 pub use replica::wait_synced;
 pub use running::Server;

@@ -5,7 +5,7 @@ use redis::{Connection, RedisResult, Value};
 use super::cluster::{node_id, Cluster};
 use super::running::Server;
 use super::slot::slot;
-use crate::{assert_ok, call, list, send, text};
+use crate::{assert_ok, call, list, map, send, text, wait_until};
 
 /// The two nodes are told that the slot of `key` moves.
 #[track_caller]
@@ -48,7 +48,45 @@ pub fn id(node: &Server) -> String {
     node_id(&mut con)
 }
 
+/// How a slot moves to another node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Migration {
+    /// Key by key, in as short a time as can be.
+    Quickly,
+    /// Key by key, and the slot stays under way for a while.
+    Slowly,
+    /// All keys with the slot in one step (CLUSTER MIGRATESLOTS).
+    Atomically,
+}
+
+impl Migration {
+    /// The kinds that this server has.
+    pub fn kinds(server: &Server) -> Vec<Migration> {
+        let mut kinds = vec![Migration::Quickly, Migration::Slowly];
+        if server.version().at_least((u32::MAX, 0), (9, 0)) {
+            kinds.push(Migration::Atomically);
+        }
+        kinds
+    }
+}
+
 impl Cluster {
+    /// Moves the slot of `key` atomically.
+    #[track_caller]
+    pub fn move_atomically(&self, key: &[u8], from: &Server, to: &Server) {
+        let (number, to_id) = (slot(key).to_string(), id(to));
+        let mut con = from.connection();
+        let range = ["CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", &number, &number, "NODE", &to_id];
+        assert_ok(send(&mut con, range));
+        wait_until("the slot has moved", || {
+            let newest = list(call!(con, "CLUSTER", "GETSLOTMIGRATIONS")).remove(0);
+            let state = text(map(&newest)["state"].clone());
+            assert!(!["failed", "cancelled"].contains(&state.as_str()), "{newest:?}");
+            state == "success"
+        });
+        self.wait_ok();
+    }
+
     /// Moves the keys of the slot of `key`, and then the slot, which was begun.
     #[track_caller]
     pub fn finish_move(&self, key: &[u8], from: &Server, to: &Server) {
