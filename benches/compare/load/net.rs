@@ -134,6 +134,11 @@ impl Net {
     /// Sends a request and waits for its reply.
     pub fn ask(&mut self, conn: usize, bytes: &[u8]) -> Vec<u8> {
         self.send(conn, bytes);
+        self.await_reply(conn)
+    }
+
+    /// Waits for the reply to a request that was sent.
+    pub fn await_reply(&mut self, conn: usize) -> Vec<u8> {
         let (limit, mut ready) = (Instant::now() + Duration::from_secs(30), Vec::new());
         loop {
             if let Some(reply) = self.reply(conn) {

@@ -9,6 +9,7 @@ mod log;
 mod memory;
 mod pairs;
 mod readers;
+mod shards;
 mod stalls;
 mod tax;
 mod transfers;
@@ -25,7 +26,7 @@ use support::{Builder, Server};
 
 pub type Measure = fn(&mut Bench);
 
-pub const ALL: [(&str, Measure); 13] = [
+pub const ALL: [(&str, Measure); 14] = [
     ("pairs", pairs::measure),
     ("floor", floor::measure),
     ("contended", contended::measure),
@@ -37,6 +38,7 @@ pub const ALL: [(&str, Measure); 13] = [
     ("readers", readers::measure),
     ("waiters", waiters::measure),
     ("locks", locks::measure),
+    ("shards", shards::measure),
     ("stalls", stalls::measure),
     ("idle", idle::measure),
 ];
