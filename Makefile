@@ -2,7 +2,7 @@
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run build install uninstall deb test model-test soak soak-planted valgrind mutants engines test-engines test-deb test-redisson examples top bench bench-quick bench-docs bench-peers instructions fmt lint test-msrv lint-scripts test-docker fuzz miri
+.PHONY: help run run-cluster build install uninstall deb test model-test soak soak-planted valgrind mutants engines test-engines test-deb test-redisson examples top bench bench-quick bench-docs bench-peers instructions fmt lint test-msrv lint-scripts test-docker fuzz miri
 
 # Builds the benchmark, then runs it on a server that is known to be supported.
 BENCH = scripts/setup.sh build server && RWLOCK_SERVER=$$(scripts/server.sh) && export RWLOCK_SERVER && \
@@ -13,6 +13,9 @@ help: ## List the targets
 
 run: ## Run a server with the module in the foreground (PORT=6379, SERVER=redis-server)
 	@scripts/run.sh
+
+run-cluster: ## Run a cluster of three primaries in the foreground (PORT=7001 NODES=3)
+	@scripts/run-cluster.sh
 
 build: ## Build the release module into target/release
 	@scripts/setup.sh build

@@ -49,9 +49,7 @@ trap 'exit 1' HUP INT TERM
 start() {
     local binary=$1 folder pid tries=0
     shift
-    # Below the ephemeral ports, also the bus of a cluster.
-    until port=$((20000 + RANDOM % 2000)) && ! (: <>"/dev/tcp/127.0.0.1/$port") 2>/dev/null &&
-        ! (: <>"/dev/tcp/127.0.0.1/$((port + 10000))") 2>/dev/null; do :; done
+    free 1
     folder=$(mktemp -d "$work/server.XXXXXX")
     "$binary" --port "$port" --dir "$folder" --save '' --loadmodule "$library" "$@" \
         >"$folder/log" 2>&1 &
@@ -68,24 +66,36 @@ start() {
     done
 }
 
-# Three nodes with all slots: sets port and nodes.
-start_cluster() {
-    local tries=0 node
-    nodes=
-    for _ in 1 2 3; do
-        start "$server" --cluster-enabled yes
-        nodes="$nodes $port"
-    done
-    # shellcheck disable=SC2046,SC2086 # a list of words
-    "$cli" --cluster create $(printf '127.0.0.1:%s ' $nodes) --cluster-yes >/dev/null
-    for node in $nodes; do
-        until "$cli" -p "$node" CLUSTER INFO | grep -q cluster_state:ok &&
-            [ "$("$cli" -p "$node" CLUSTER NODES | grep -c -- ' connected [0-9]')" = 3 ]; do
-            tries=$((tries + 1))
-            [ $tries -lt 500 ] || { echo "examples: no cluster" >&2 && exit 1; }
-            sleep 0.05
+# free <number>: sets port, the first of so many in a row that nothing uses.
+free() {
+    local of=$1 used=1 offset
+    while [ $used = 1 ]; do
+        # Below the ephemeral ports, also the bus of a cluster.
+        port=$((20000 + RANDOM % 2000)) used=0
+        for offset in $(seq 0 $((of - 1))); do
+            ! (: <>"/dev/tcp/127.0.0.1/$((port + offset))") 2>/dev/null &&
+                ! (: <>"/dev/tcp/127.0.0.1/$((port + offset + 10000))") 2>/dev/null || used=1
         done
     done
+}
+
+# Three nodes with all slots: sets port and nodes.
+start_cluster() {
+    local folder pid
+    free 3
+    folder=$(mktemp -d "$work/server.XXXXXX")
+    PORT=$port NODES=3 DIR=$folder SERVER=$server scripts/run-cluster.sh >"$folder/log" 2>&1 &
+    pid=$!
+    servers="$servers $pid"
+    until grep -q 'cluster is ready' "$folder/log"; do
+        if ! kill -0 $pid 2>/dev/null; then
+            echo "examples: no cluster" >&2
+            tail -n 20 "$folder/log" >&2
+            exit 1
+        fi
+        sleep 0.05
+    done
+    nodes=$(seq "$port" $((port + 2)))
 }
 
 # build <language>
