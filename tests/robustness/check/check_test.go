@@ -116,6 +116,13 @@ func TestWhatIsLegal(t *testing.T) {
 			op("b", "inspect", 20, 21, shows(history.Holder{Owner: "a", Kind: "read", Holds: 1, TTL: 490})),
 			op("b", "wlock", 210, 211, lease(100)),
 		}},
+		"a release that a crash lost": {Faults: []history.Fault{lossy}, Ops: []history.Op{
+			op("a", "rlock", 0, 1, lease(5000)), op("a", "unlock", 50, 51, freed),
+			op("a", "rlock", 410, 411, lease(5000)), op("b", "wlock", 420, 900, waits(100, 2000)),
+			op("c", "inspect", 422, 423, shows(history.Holder{Owner: "a", Kind: "read", Holds: 2, TTL: 4990})),
+			op("a", "unlock", 430, 431, nil), op("a", "rlock", 500, 501, lease(300)),
+			op("a", "unlock", 510, 511, nil), op("a", "unlock", 800, 899, freed),
+		}},
 		"a short session on a busy machine": {Ops: []history.Op{
 			op("a", "wlock", 0, 1, bound(40)), op("b", "wlock", 100, 101, lease(100)),
 		}},

@@ -163,6 +163,7 @@ func order(round *history.Round) []Violation {
 					second.Command == "upgrade" || second.Command == "downgrade" ||
 					first.Command == "mlock" && kind == "read" ||
 					round.Disturbed(first.Call, first.Return) || !arrived(round, first, second.Call) ||
+					mayBeBack(round, ops, second.Owner, key, second.Call) ||
 					slices.ContainsFunc(ops, func(o *history.Op) bool { return o.Reserve > 0 && o.Owner == second.Owner }) ||
 					slices.ContainsFunc(held, func(s span) bool {
 						return s.owner == second.Owner && s.from < second.Call && s.to >= second.Call
@@ -176,6 +177,30 @@ func order(round *history.Round) []Violation {
 		}
 	}
 	return found
+}
+
+// mayBeBack says whether the owner may hold the lock at that time because a fault lost
+// its release: it took the lock before, and nothing shows that it had none since.
+func mayBeBack(round *history.Round, ops []*history.Op, owner, key string, at int64) bool {
+	return slices.ContainsFunc(round.Faults, func(f history.Fault) bool {
+		if !f.Lossy || f.Start > at {
+			return false
+		}
+		took, shown := false, false
+		for _, o := range ops {
+			if o.Owner != owner {
+				continue
+			}
+			happened := o.Outcome == history.OK || o.Outcome == history.Lost
+			took = took || wants(o, key) != "" && happened && o.Call < f.Struck
+			whole := partOf(o, key).Kind == "" || partOf(o, key).Kind == "all"
+			none := o.Command == "unlock" && (o.Outcome == history.NotHeld && whole || o.Outcome == history.OK && o.Answer == 1) ||
+				o.Command == "renew" && o.Outcome == history.NotHeld ||
+				o.Command == "rlock" && o.Outcome == history.Refused
+			shown = shown || none && o.Call > f.End && o.Return < at
+		}
+		return took && !shown
+	})
 }
 
 // arrived says whether the server had surely read the request by that time: it
