@@ -209,6 +209,7 @@ export class Locks {
     { waitMs = 0, leaseMs = 30_000, session = true, fence, signal, owner, ...others } = {},
   ) {
     for (const option in others) throw new TypeError(`there is no option ${option}`)
+    mustBeTimes(waitMs, leaseMs)
     const around = (this.#blocks.getStore() ?? []).filter((grant) => grant.depth > 0)
     const entered = (lock) =>
       owner ? this.#grants.get(`${owner} ${lock}`) : around.find((grant) => grant.kinds.has(lock))
@@ -270,6 +271,14 @@ export class Locks {
 }
 
 const PENDING = Symbol('pending')
+
+/** Else '5s' would try once, and '5000' would fail in a sum. */
+function mustBeTimes(waitMs, leaseMs) {
+  if (typeof waitMs !== 'number' || !(waitMs >= 0))
+    throw new TypeError('waitMs is a number of milliseconds, 0 or more, or Infinity')
+  if (!Number.isSafeInteger(leaseMs) || leaseMs < 1)
+    throw new TypeError('leaseMs is a whole number of milliseconds, 1 or more')
+}
 
 /** Leaves each grant, and tells the first error. */
 async function leaveAll(grants) {
@@ -343,6 +352,7 @@ class Grant {
 
   async upgrade({ waitMs = 0, fence } = {}) {
     const [lock] = this.locks
+    mustBeTimes(waitMs, this.#leaseMs)
     this.signal.throwIfAborted()
     if (this.kinds.get(lock) === 'W') return
     const words = ['RWLOCK.UPGRADE', lock, this.owner, `${this.#leaseMs}`]

@@ -100,6 +100,27 @@ function tests(library) {
     await assert.rejects(locks.write(name, { wait: 5000 }), TypeError)
   })
 
+  test('row 1: a time that is no number of milliseconds is refused', async () => {
+    const { name, locks, inspect } = await fresh()
+    const wait = /^TypeError: waitMs is a number of milliseconds, 0 or more, or Infinity$/
+    const lease = /^TypeError: leaseMs is a whole number of milliseconds, 1 or more$/
+    for (const waitMs of ['5000', '5s', NaN, -1, -Infinity, null, 5n]) {
+      await assert.rejects(locks.write(name, { waitMs }), wait)
+      await assert.rejects(locks.all({ read: [name], waitMs }), wait)
+      await assert.rejects(
+        locks.withReadLock(name, { waitMs }, () => {}),
+        wait,
+      )
+    }
+    for (const leaseMs of ['5000', NaN, 0, 0.5, Infinity, null])
+      await assert.rejects(locks.write(name, { leaseMs }), lease)
+    await locks.withReadLock(name, { waitMs: 0.5, leaseMs: 1000 }, async (hold) => {
+      await assert.rejects(hold.upgrade({ waitMs: '5000' }), wait)
+      await hold.check()
+    })
+    assert.equal((await inspect()).mode, 'free')
+  })
+
   test('row 1: a signal ends a wait, and the server forgets the waiter', async () => {
     const { name, locks, waiters } = await fresh()
     const hold = await locks.write(name)

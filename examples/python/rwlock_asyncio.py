@@ -211,7 +211,7 @@ class Hold:
         self._names = self._read + self._write
         if not self._names or str in (type(read), type(write)):
             raise ValueError("a list with at least one lock is needed")
-        self._wait, self._lease = wait or 0, max(1, round(lease * 1000))
+        self._wait, self._lease = _wait(wait), _milliseconds(lease)
         self._session, self._fence, self._on_lost = session, fence, on_lost
         self._held = None  # False once it was released
         self._keeper = None  # the task that watches or renews it
@@ -423,6 +423,18 @@ _KEEPALIVE = {
         if hasattr(socket, option)
     },
 }
+
+
+def _wait(seconds):
+    if seconds is not None and not seconds >= 0:  # NaN too
+        raise ValueError(f"wait is a number of seconds, 0 or more, or FOREVER: not {seconds}")
+    return seconds or 0
+
+
+def _milliseconds(lease):
+    if not 0.001 <= lease < math.inf:
+        raise ValueError(f"lease is a number of seconds, 0.001 or more: not {lease}")
+    return round(lease * 1000)
 
 
 def _clauses(**names):

@@ -14,7 +14,7 @@ import time
 from contextlib import suppress
 
 import redis
-from rwlock import Deadlock, Hold, LockError, NotHeld, TimedOut
+from rwlock import Deadlock, Hold, LockError, NotHeld, TimedOut, _milliseconds, _wait
 
 # Somebody waits, or the hold ended: CLIENT KILL, FORCEUNLOCK, a lease that ran out.
 _ENDS = ("rwlock.wait", "rwlock.release", "rwlock.expire")
@@ -30,7 +30,8 @@ class Kept:
     def __init__(self, locks, name, linger, wait=None, fence=True, on_lost=None, **options):
         self._locks, self._name, self._linger, self._options = locks, name, linger, options
         self._hold = self._used = None
-        self._on_lost, self.wait = on_lost, wait or 0
+        self._on_lost, self.wait = on_lost, _wait(wait)
+        _milliseconds(options.get("lease", 30))
 
     def acquire(self):
         if self._hold:

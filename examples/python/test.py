@@ -25,6 +25,8 @@ import rwlock
 import rwlock_asyncio
 
 URL = os.environ["RWLOCK_URL"]
+WRONG_WAITS = (-1, -0.1, float("nan"), float("-inf"))
+WRONG_LEASES = (0, 0.0001, -1, float("nan"), float("inf"))
 
 
 def until(condition, seconds=10):
@@ -191,6 +193,22 @@ class Sync(Base):
         with self.thread(lambda: self.take(self.locks.read(self.name, wait=rwlock.FOREVER))):
             self.assertEqual(self.waiter()["timeout"], 0)
             hold.release()
+
+    def test_row_1_a_time_that_makes_no_sense_is_refused(self):
+        refused = [{"wait": wait} for wait in WRONG_WAITS]
+        refused += [{"lease": lease} for lease in WRONG_LEASES]
+        for options in refused:
+            word = next(iter(options))
+            for take in (self.locks.read, self.locks.write):
+                with self.assertRaisesRegex(ValueError, f"^{word} is a number of seconds, 0"):
+                    take(self.name, **options)
+            with self.assertRaisesRegex(ValueError, f"^{word} is a number of seconds, 0"):
+                self.locks.write(self.name, linger=1, **options)
+        with self.locks.read(self.name, wait=0.5, lease=0.5) as hold:
+            with self.assertRaises(ValueError):
+                hold.upgrade(wait=-1)
+            hold.check()
+        self.assertEqual(self.inspect("mode"), "free")
 
     def test_row_2_a_session_ends_with_its_process(self):
         code = (
@@ -777,6 +795,18 @@ class Asyncio(unittest.IsolatedAsyncioTestCase):
             forever = self.task(self.locks.read(self.name, wait=rwlock_asyncio.FOREVER))
             self.assertEqual((await self.waits())["timeout"], 0)
         await forever
+
+    async def test_row_1_a_time_that_makes_no_sense_is_refused(self):
+        for wait in WRONG_WAITS:
+            with self.assertRaisesRegex(ValueError, "^wait is a number of seconds, 0"):
+                self.locks.write(self.name, wait=wait)
+        for lease in WRONG_LEASES:
+            with self.assertRaisesRegex(ValueError, "^lease is a number of seconds, 0"):
+                self.locks.read(self.name, lease=lease)
+        async with self.locks.read(self.name, wait=0.5, lease=0.5) as hold:
+            with self.assertRaises(ValueError):
+                await hold.upgrade(wait=-1)
+            await hold.check()
 
     async def test_row_2_sessions_and_leases(self):
         async with self.locks.write(self.name):
