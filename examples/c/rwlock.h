@@ -93,8 +93,8 @@ enum rwlock_result rwlock_release(rwlock **lock);
 /* What the last result other than RWLOCK_OK was about. */
 const char *rwlock_error(const rwlock_owner *owner);
 
-/* After RWLOCK_TIMED_OUT: for how many ms the lock is held at most, if nobody renews it.
- * 0: others are ahead in its queue. -1: it has no expiry. -2: no server was ready. */
+/* After RWLOCK_TIMED_OUT: in how many ms the lease ends, unless it is renewed. 0: others
+ * are ahead in its queue. -1: it has no expiry. -2: no server was ready. */
 long long rwlock_held_ms(const rwlock_owner *owner);
 
 #endif

@@ -29,7 +29,8 @@ static enum rwlock_result timed_out(rwlock_owner *owner, const char *key, long l
     char why[512];
     owner->held_ms = held_ms;
     if (held_ms > 0)
-        snprintf(why, sizeof why, "not granted in time: it is held for %lld ms at most", held_ms);
+        snprintf(why, sizeof why,
+                 "not granted in time: its lease ends in %lld ms, unless it is renewed", held_ms);
     else if (held_ms == 0)
         snprintf(why, sizeof why, "not granted in time: others are ahead in its queue");
     else if (held_ms == -1)

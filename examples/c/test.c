@@ -503,12 +503,12 @@ static void row_14(void) {
 }
 
 static void row_15(void) {
-    char ms[32];
+    char ms[64];
     rwlock_owner *ann = owner(), *bob = owner();
     rwlock *lock = take(ann, key, RWLOCK_WRITE, (rwlock_options){.lease_ms = 60000});
     CHECK(try(bob, key, RWLOCK_WRITE, (rwlock_options){0}) == RWLOCK_TIMED_OUT);
     CHECK(rwlock_held_ms(bob) > 50000 && rwlock_held_ms(bob) <= 60000);
-    snprintf(ms, sizeof ms, "%lld ms", rwlock_held_ms(bob));
+    snprintf(ms, sizeof ms, "ends in %lld ms, unless it is renewed", rwlock_held_ms(bob));
     CHECK(strstr(rwlock_error(bob), ms) != NULL);
     command(server, "PERSIST %s", key);
     CHECK(try(bob, key, RWLOCK_WRITE, (rwlock_options){0}) == RWLOCK_TIMED_OUT);

@@ -22,13 +22,13 @@ export class LockError extends Error {
 }
 
 /**
- * The lock was not granted in time. `heldMs` is how many ms it is still held at most, if
- * its holders do not renew it. 0: others are ahead in its queue. -1: it has no expiry.
- * undefined: no server took the request, and `cause` tells why.
+ * The lock was not granted in time. Its lease ends after `heldMs` ms, unless it is renewed.
+ * 0: others are ahead in its queue. -1: it has no expiry. undefined: no server took the
+ * request, and `cause` tells why.
  */
 export class TimedOut extends LockError {
   constructor(what, heldMs, cause) {
-    let why = `it is held for ${heldMs} ms at most`
+    let why = `its lease ends in ${heldMs} ms, unless it is renewed`
     if (heldMs === 0) why = 'others are ahead in its queue'
     if (heldMs === -1) why = 'it is held without expiry'
     if (heldMs === undefined) why = `no server took the request (${cause.message})`

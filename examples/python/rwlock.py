@@ -37,12 +37,12 @@ class LockError(Exception):
 class TimedOut(LockError):
     """The lock was not granted in time.
 
-    `milliseconds` is how long it is still held at most, if its holders do not renew it.
+    `milliseconds`: its lease ends after so many ms, unless it is renewed.
     0: others are ahead in its queue. -1: it has no expiry. None: no server took the request.
     """
 
     def __init__(self, names, milliseconds, error=None):
-        why = f"it is held for {milliseconds} ms at most"
+        why = f"its lease ends in {milliseconds} ms, unless it is renewed"
         if milliseconds is None:
             why = f"no server took the request ({error})"
         elif milliseconds <= 0:

@@ -520,7 +520,7 @@ class Sync(Base):
             error = []
             self.elsewhere(lambda: error.append(self.refused(self.locks.write(self.name))))
             self.assertTrue(15000 < error[0].milliseconds <= 20000)
-            self.assertIn(f"{error[0].milliseconds} ms", str(error[0]))
+            self.assertIn(f"ends in {error[0].milliseconds} ms, unless it is renewed", str(error[0]))
             self.client.persist(self.name)
             self.elsewhere(lambda: error.append(self.refused(self.locks.write(self.name))))
             self.assertEqual(error[1].milliseconds, -1)
@@ -1023,7 +1023,7 @@ class Asyncio(unittest.IsolatedAsyncioTestCase):
         async with self.locks.write(self.name, lease=20):
             error = await self.refused(self.locks.write(self.name))
             self.assertTrue(15000 < error.milliseconds <= 20000)
-            self.assertIn(f"{error.milliseconds} ms", str(error))
+            self.assertIn(f"ends in {error.milliseconds} ms, unless it is renewed", str(error))
             await self.client.persist(self.name)
             self.assertEqual((await self.refused(self.locks.write(self.name))).milliseconds, -1)
 

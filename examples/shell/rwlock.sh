@@ -30,8 +30,8 @@
 #
 # A failure is told on stderr, and is the status:
 #
-#     75  not granted in time. RWLOCK_LEFT_MS is how long the lock is still held at most, if
-#         its holders do not renew it (-1: it has no expiry; empty: no server took the request)
+#     75  not granted in time. The lease ends in RWLOCK_LEFT_MS, unless it is renewed (0: others
+#         are ahead in its queue; -1: it has no expiry; empty: no server took the request)
 #     76  deadlock: each owner would wait for another one. Release your locks and start again
 #     77  the hold was lost: another owner may have worked at the same time
 #      1  anything else
@@ -259,7 +259,8 @@ _rwlock_refused() {
     -1 | [0-9] | [0-9]*[0-9])
         # shellcheck disable=SC2034
         RWLOCK_LEFT_MS=$_rwlock_reply
-        why="it is held for $_rwlock_reply ms at most"
+        why="its lease ends in $_rwlock_reply ms, unless it is renewed"
+        [ "$_rwlock_reply" != 0 ] || why='others are ahead in its queue'
         [ "$_rwlock_reply" != -1 ] || why='it is held without expiry'
         _rwlock_fail 75 "$late: $why"
         ;;

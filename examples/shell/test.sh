@@ -332,7 +332,7 @@ RWLOCK_CLI=$main
 left() {
     with_write_lock "$1" true 2>"$work/said" || :
     [ "$(between "$RWLOCK_LEFT_MS" 700000 760000)" = yes ] &&
-        grep -c "held for $RWLOCK_LEFT_MS ms" "$work/said"
+        grep -c "ends in $RWLOCK_LEFT_MS ms, unless it is renewed" "$work/said"
 }
 as_other() {
     local -x RWLOCK_HELD=
@@ -343,6 +343,17 @@ as_other() {
 }
 check 'row 15: how long it is still held' '1 -1 1' \
     "$(with_write_lock --lease-ms 759999 "$name" as_other | tr '\n' ' ' | sed 's/ $//')"
+# The lock $b is free, but one that waits for both is ahead.
+ahead() {
+    env -u RWLOCK_HELD bash -c '. ./rwlock.sh; with_locks --wait-ms 9000 --write "$1" --write "$2" true' \
+        _ "$name" "$b" &
+    until_ is waiters_total 1
+    local -x RWLOCK_HELD=
+    with_write_lock "$b" true 2>"$work/said" || :
+    echo "$RWLOCK_LEFT_MS $(grep -c 'others are ahead in its queue' "$work/said")"
+}
+check 'row 15: others are ahead' '0 1' "$(with_write_lock "$name" ahead)"
+until_ is mode free
 
 # row 16: errors
 crossed() {

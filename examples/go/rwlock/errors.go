@@ -28,7 +28,7 @@ const (
 // Error is every error of this package. Errors of go-redis and of ctx stay as they are.
 type Error struct {
 	Kind  error         // one of the above
-	Held  time.Duration // of ErrTimedOut: how long the lock is still held at most; 0: others are ahead in its queue
+	Held  time.Duration // of ErrTimedOut: when the lease ends, unless it is renewed; 0: others are ahead in its queue
 	text  string
 	cause error
 }
@@ -60,7 +60,7 @@ func timedOut(name string, held int64) error {
 	case held == 0:
 		e.text = "others are ahead in the queue of " + name
 	default:
-		e.text = fmt.Sprintf("%s is held for %d ms at most", name, held)
+		e.text = fmt.Sprintf("%s: its lease ends in %d ms, unless it is renewed", name, held)
 	}
 	return e
 }

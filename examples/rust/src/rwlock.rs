@@ -48,8 +48,8 @@ pub enum Error {
     /// The lock was not granted in time.
     TimedOut {
         lock: String,
-        /// For how many ms the lock is held at most, if nobody renews it. 0: others are ahead in
-        /// its queue. -1: it has no expiry. None: no server was ready, and `why` is the last error.
+        /// In how many ms its lease ends, unless it is renewed. 0: others are ahead in its queue.
+        /// -1: it has no expiry. None: no server was ready, and `why` is the last error.
         held_ms: Option<i64>,
         why: Option<RedisError>,
     },
@@ -73,7 +73,9 @@ impl std::fmt::Display for Error {
                 match (held_ms, why) {
                     (Some(..0), _) => write!(f, "it is held without expiry"),
                     (Some(0), _) => write!(f, "others are ahead in its queue"),
-                    (Some(ms), _) => write!(f, "it is held for {ms} ms at most"),
+                    (Some(ms), _) => {
+                        write!(f, "its lease ends in {ms} ms, unless it is renewed")
+                    }
                     (None, Some(why)) => write!(f, "no server was ready: {why}"),
                     (None, None) => write!(f, "no server was ready"),
                 }

@@ -81,12 +81,12 @@ public final class RwLocks implements AutoCloseable {
             if (heldMillis == UNKNOWN) return "no server was ready: " + cause.getMessage();
             if (heldMillis == -1) return "it is held without expiry";
             if (heldMillis == 0) return "others are ahead in its queue";
-            return "it is held for " + heldMillis + " ms at most";
+            return "its lease ends in " + heldMillis + " ms, unless it is renewed";
         }
 
         /**
-         * For how many ms the lock is held at most, if nobody renews it. 0: others are ahead in its
-         * queue. -1: it has no expiry. -2: no server was ready.
+         * In how many ms its lease ends, unless it is renewed. 0: others are ahead in its queue.
+         * -1: it has no expiry. -2: no server was ready.
          */
         public long heldMillis() { return heldMillis; }
     }
