@@ -105,6 +105,10 @@ enum rwlock_result rwlock_acquire_all(rwlock_owner *owner, int read_count,
     for (int i = 0; i < count && result == RWLOCK_OK; i++) {
         int write = i >= read_count;
         const char *key = write ? writes[i - read_count] : reads[i];
+        for (int j = 0; j < i; j++)
+            if (strcmp(key, entries[j].grip->key) == 0)
+                result = rwlock_fail(owner, RWLOCK_MISUSE, key, "the lock is named twice");
+        if (result != RWLOCK_OK) break;
         if (enters(owner, key, write, wanted.fence, &entries[i], &result)) continue;
         struct grip *grip = &hold->grips[hold->count];
         grip->key = strdup(key);

@@ -331,6 +331,16 @@ static void row_5(void) {
     UNTIL(rwlock_poll(lock) == RWLOCK_NOT_HELD);
     CHECK(rwlock_release(&lock) == RWLOCK_NOT_HELD);
     UNTIL(mode_is(second, "free"));
+
+    const char *twice[] = {fourth, key, key};
+    for (int held = 0; held < 2; held++) {
+        CHECK(rwlock_acquire_all(ann, 3, twice, 0, NULL, &soon, &none) == RWLOCK_MISUSE);
+        CHECK(strstr(rwlock_error(ann), "is named twice") != NULL);
+        CHECK(rwlock_acquire_all(ann, 2, twice, 1, writes, &soon, &none) == RWLOCK_MISUSE);
+        if (held == 0) lock = write_lock(ann, key);
+    }
+    CHECK(rwlock_release(&lock) == RWLOCK_OK);
+    CHECK(mode_is(key, "free") && mode_is(fourth, "free"));
     rwlock_owner_free(ann);
     rwlock_owner_free(bob);
 }

@@ -210,13 +210,16 @@ export class Locks {
   ) {
     for (const option in others) throw new TypeError(`there is no option ${option}`)
     mustBeTimes(waitMs, leaseMs)
+    const named = [...read, ...write]
+    const twice = named.find((lock, i) => named.indexOf(lock) < i)
+    if (twice !== undefined) throw new TypeError(`lock ${twice} is named twice`)
     const around = (this.#blocks.getStore() ?? []).filter((grant) => grant.depth > 0)
     const entered = (lock) =>
       owner ? this.#grants.get(`${owner} ${lock}`) : around.find((grant) => grant.kinds.has(lock))
 
     const grants = new Set()
     const missing = new Map()
-    for (const lock of [...read, ...write]) {
+    for (const lock of named) {
       const writes = write.includes(lock)
       const grant = entered(lock)
       if (!grant) {

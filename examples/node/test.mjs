@@ -260,6 +260,17 @@ function tests(library) {
     await assert.rejects(lose, NotHeld)
   })
 
+  test('row 5: a lock that is named twice is refused', async () => {
+    const { name, locks, inspect } = await fresh()
+    const twice = new TypeError(`lock ${name} is named twice`)
+    await assert.rejects(locks.all({ write: ['other', name, name] }), twice)
+    await assert.rejects(locks.all({ read: [name], write: [name] }), twice)
+    await locks.withWriteLock(name, async () => {
+      await assert.rejects(locks.all({ read: [name, name] }), twice)
+    })
+    assert.equal((await inspect()).mode, 'free')
+  })
+
   test('row 6: acquire and release, and await using', async () => {
     const { name, locks, inspect } = await fresh()
     const one = await locks.write(name)

@@ -344,6 +344,9 @@ class Sync(Base):
         self.assertEqual(self.inspect("mode", a), "free")
         self.assertRaises(ValueError, self.locks.all)
         self.assertRaises(ValueError, self.locks.all, write="abc")
+        for names in ({"read": [c, a, a]}, {"read": [a], "write": [a]}):
+            with self.assertRaisesRegex(redis.ResponseError, "is named twice"):
+                self.take(self.locks.all(wait=5, **names))
 
     def test_row_6_acquire_and_release(self):
         hold = self.locks.write(self.name, wait=5).acquire()
@@ -860,6 +863,9 @@ class Asyncio(unittest.IsolatedAsyncioTestCase):
             await self.refused(self.locks.all(write=[c, a]))
         for name in (a, b, c):
             self.assertEqual(await self.inspect("mode", name), "free")
+        for names in ({"read": [c, a, a]}, {"read": [a], "write": [a]}):
+            with self.assertRaisesRegex(redis.ResponseError, "is named twice"):
+                await self.take(self.locks.all(wait=5, **names))
 
     async def test_row_6_acquire_and_release(self):
         hold = await self.locks.write(self.name, wait=5).acquire()

@@ -197,6 +197,9 @@ done
 lose_one() { ask RWLOCK.FORCEUNLOCK "$b" >/dev/null; }
 check 'row 5: one of them is lost' '77 free' \
     "$(status_of with_locks --write "$a" --write "$b" lose_one) $(inspect mode "$a")"
+other with_locks --wait-ms 9000 --read "$a" --write "$b" --write "$a" true
+check_like 'row 5: a lock that is named twice is an error' '1 yes *is named twice' \
+    "$status $(between "$ms" 0 5000) $said"
 
 # row 6: acquire and release
 rwlock_acquire --fence --write "$name"

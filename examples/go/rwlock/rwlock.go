@@ -293,14 +293,15 @@ func (h *Hold) only(done string) (*grant, error) {
 // the other locks. Needs the mutex.
 func (h *Hold) enter(read, write []string, o Options) (*grant, error) {
 	g := newGrant(h.locks, h.owner, o)
-	for i, name := range slices.Concat(write, read) {
+	names := slices.Concat(write, read)
+	for i, name := range names {
 		writes := i < len(write)
 		had := h.owner.held[name]
 		switch {
 		case h.locks.closed:
 			return nil, usage("these Locks are closed")
-		case had == g:
-			// named twice
+		case slices.Contains(names[:i], name):
+			return nil, usage("lock %s is named twice", name)
 		case had == nil && o.Owner == nil && h.outer.covers(name):
 			return nil, usage("ctx belongs to a hold on %s: give the owner of that hold to enter it again", name)
 		case had == nil:

@@ -344,6 +344,28 @@ func TestSeveralLocksInOneStep(t *testing.T) {
 	p.until("free", func() bool { return p.inspect(a)["mode"] == "free" })
 }
 
+// row 5
+func TestALockThatIsNamedTwiceIsRefused(t *testing.T) {
+	p := here(t)
+	owner := p.NewOwner()
+	for range 2 { // the second time the owner holds it
+		for _, read := range [][]string{{p.key, "other", p.key}, {p.key}} {
+			var write []string
+			if len(read) == 1 {
+				write = read
+			}
+			_, err := p.LockAll(ctx, read, write, rwlock.Options{Wait: patient.Wait, Owner: owner})
+			p.fails(err, rwlock.ErrUsage)
+			if !strings.Contains(err.Error(), "lock "+p.key+" is named twice") {
+				t.Fatal(err)
+			}
+		}
+		hold, err := p.Lock(ctx, p.key, rwlock.Options{Owner: owner})
+		p.ok(err)
+		defer hold.Unlock()
+	}
+}
+
 // row 6: Lock and Unlock are everywhere here, this is the form with a function.
 func TestWithLock(t *testing.T) {
 	p := here(t)

@@ -32,7 +32,7 @@ mod servers;
 pub use lock::Lock;
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
@@ -232,6 +232,14 @@ impl Owner {
     ) -> Result<Lock<'_>, Error> {
         if reads.is_empty() && writes.is_empty() {
             return Err(Error::Misuse("no lock was named".to_owned()));
+        }
+        let mut named = HashSet::new();
+        if let Some(lock) = reads
+            .iter()
+            .chain(writes)
+            .find(|lock| !named.insert(**lock))
+        {
+            return Err(Error::Misuse(format!("lock {lock} is named twice")));
         }
         let mut missing = (Vec::new(), Vec::new());
         for lock in reads {

@@ -278,6 +278,28 @@ fn row_5_several_locks_in_one_step() {
     until("the lease ends", || mode(b) == "free");
 }
 
+#[test]
+fn row_5_a_lock_that_is_named_twice_is_refused() {
+    let _guard = ONE_AT_A_TIME.lock();
+    let key = key("twice");
+    let ann = owner();
+    let refused = || {
+        for (reads, writes) in [
+            (&["other", &*key, &*key][..], &[][..]),
+            (&[&*key], &[&*key]),
+        ] {
+            let error = ann.all(reads, writes, soon()).err().unwrap();
+            assert!(matches!(error, Error::Misuse(_)));
+            assert_eq!(error.to_string(), format!("lock {key} is named twice"));
+        }
+    };
+    refused();
+    let lock = ann.write(&key, now()).unwrap();
+    refused();
+    lock.unlock().unwrap();
+    assert_eq!(mode(&key), "free");
+}
+
 /// Row 6: the guard ends with its block; unlock ends it before, and says whether it was lost.
 #[test]
 fn row_6_unlock_beside_the_block() {
@@ -502,7 +524,10 @@ fn row_15_how_long_the_lock_is_still_held() {
         panic!("{told}")
     };
     assert!((50_001..=60_000).contains(&ms), "{told}");
-    assert!(told.contains(&format!("ends in {ms} ms, unless it is renewed")), "{told}");
+    assert!(
+        told.contains(&format!("ends in {ms} ms, unless it is renewed")),
+        "{told}"
+    );
     cmd("PERSIST").arg(&key).exec(&mut server()).unwrap();
     let error = bob.write(&key, now()).err().unwrap();
     assert!(error.to_string().contains("without expiry"));

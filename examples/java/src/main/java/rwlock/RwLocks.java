@@ -6,9 +6,11 @@ import java.time.Duration;
 import java.time.temporal.ChronoUnit;
 import java.util.ArrayList;
 import java.util.Collection;
+import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.UUID;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.ConcurrentHashMap;
@@ -218,6 +220,12 @@ public final class RwLocks implements AutoCloseable {
 
     /** Takes all these locks in one step, or none. In a cluster they have to be in one slot. */
     public Held all(Collection<String> reads, Collection<String> writes, Options options) {
+        Set<String> named = new HashSet<>();
+        for (Collection<String> some : List.of(reads, writes)) {
+            for (String lock : some) {
+                if (!named.add(lock)) throw new IllegalArgumentException("lock " + lock + " is named twice");
+            }
+        }
         if (!options.linger.isZero()) {
             if (!reads.isEmpty() || writes.size() != 1) throw new IllegalArgumentException("linger: one lock to write");
             return linger(writes.iterator().next()).enter(options);

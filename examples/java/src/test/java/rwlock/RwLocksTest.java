@@ -167,6 +167,18 @@ class RwLocksTest {
         assertEquals("free", mode());
     }
 
+    @Test void row5_aLockThatIsNamedTwiceIsRefused() {
+        for (List<String> reads : List.of(List.of(key, key), List.of(key))) {
+            List<String> writes = reads.size() == 2 ? List.of() : List.of("other", key);
+            String told = assertThrows(IllegalArgumentException.class, () -> locks.all(reads, writes, SOON)).getMessage();
+            assertEquals("lock " + key + " is named twice", told);
+            try (Held mine = locks.write(key)) {
+                assertThrows(IllegalArgumentException.class, () -> locks.all(reads, writes, SOON));
+            }
+        }
+        assertEquals("free", mode());
+    }
+
     @Test void row6_row13_releaseBesideTheBlockAndOnlyOnce() {
         Held mine = locks.write(key);
         mine.release();
