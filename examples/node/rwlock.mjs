@@ -134,6 +134,11 @@ export class Locks {
 
   /** `name`: the name of this job in the owners and connections that the server shows. */
   constructor(server, { name = basename(process.argv[1] ?? 'node') } = {}) {
+    if (typeof server?.node !== 'function') {
+      throw new TypeError(
+        'give nodeRedis(client) or ioredis(client), not the client itself: new Locks(nodeRedis(client))',
+      )
+    }
     const plain = (text, length) => text.replace(/[^!-~]/g, '-').slice(0, length)
     this.#program = `${plain(name, 100)}@${plain(hostname(), 50)}:${process.pid}`
     this.#connections = new Connections(server, this.#program)

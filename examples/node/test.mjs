@@ -454,6 +454,15 @@ function tests(library) {
     assert.equal(lost, 1)
   })
 
+  test('row 11: the client itself is refused', async () => {
+    const { client } = await open()
+    for (const wrong of [client, undefined, url])
+      assert.throws(
+        () => new Locks(wrong),
+        /^TypeError: give nodeRedis\(client\) or ioredis\(client\), /,
+      )
+  })
+
   test('row 11: a wrong port fails at once', async () => {
     // Both clients of ioredis and node-redis would go on trying: only their options count here.
     const wrong = new URL(url)

@@ -58,6 +58,13 @@ final class Servers {
     Servers(RwLocks.Library library, String clientName, List<String> seeds) {
         this.library = library;
         this.clientName = clientName;
+        if (seeds.isEmpty()) throw new IllegalArgumentException("no address was given");
+        for (String seed : seeds) {
+            if (seed.matches("[^/@]+:\\d{1,5}")) continue;
+            String shown = seed.replaceFirst("//.*@", "//…@"); // it may have a password
+            throw new IllegalArgumentException("the address is host:port"
+                    + (seed.contains("://") ? ", not a URL: " : ": ") + shown);
+        }
         this.seeds = seeds;
         count = seeds.size();
     }

@@ -280,6 +280,18 @@ class RwLocksTest {
         assertEquals(-2, error.heldMillis());
     }
 
+    @Test void row11_whatIsNoAddressIsRefused() {
+        assertEquals("the address is host:port, not a URL: redis://…@cache:6379", refusal("redis://ann:secret@cache:6379"));
+        assertEquals("the address is host:port, not a URL: redis://127.0.0.1:6379", refusal("redis://127.0.0.1:6379"));
+        assertEquals("the address is host:port: localhost", refusal("127.0.0.1:6379", "localhost"));
+        assertEquals("no address was given", refusal());
+        locks("::1:6379", "[::1]:6379").close();
+    }
+
+    private String refusal(String... addresses) {
+        return assertThrows(IllegalArgumentException.class, () -> locks(addresses)).getMessage();
+    }
+
     @Test void row11_aWrongPortFailsAtOnce() {
         try (RwLocks nobody = locks("127.0.0.1:1")) {
             for (Options options : List.of(Options.NOW, SOON, Options.within(RwLocks.FOREVER))) {
