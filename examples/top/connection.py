@@ -1,5 +1,6 @@
 """A connection to a server: commands out, replies in (RESP2)."""
 
+import os
 import socket
 from urllib.parse import unquote, urlsplit
 
@@ -29,9 +30,13 @@ class Server:
         self._socket = socket.create_connection(node or (parts.hostname, parts.port or 6379), timeout)
         self._stream = self._socket.makefile("rb")
         try:
-            if parts.password is not None:
-                user = [unquote(parts.username)] if parts.username else []
-                self.ask("AUTH", *user, unquote(parts.password))
+            user = [unquote(parts.username)] if parts.username else []
+            # As redis-cli does: other users of the machine can read a URL, but not the environment.
+            password = parts.password or os.environ.get("REDISCLI_AUTH")
+            if password:
+                self.ask("AUTH", *user, unquote(parts.password) if parts.password else password)
+            elif user:
+                raise ValueError(f"no password for {user[0]}: set REDISCLI_AUTH")
             if parts.path.strip("/"):
                 self.ask("SELECT", parts.path.strip("/"))
         except BaseException:

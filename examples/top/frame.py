@@ -163,7 +163,7 @@ def queue_row(node, name, lock, queue):
         printable(name),
         node["node"],
         lock.get("mode", b"").decode(),
-        ends(lock.get("ttl", -2)),
+        ends(lock.get("ttl", -2), lock),
         str(waiting),
         span(queue["oldest"]) if queue else "",
         holders(lock),
@@ -183,7 +183,7 @@ def held(nodes):
             node["node"],
             lock["mode"].decode(),
             "unknown" if lock["held"] < 0 else span(lock["held"]),
-            ends(lock["ttl"]),
+            ends(lock["ttl"], node["locks"][lock["key"]] or {}),
             str(lock["waiters"]),
             holders(node["locks"][lock["key"]] or {}),
         )
@@ -244,7 +244,7 @@ def who(entry):
     owner = f"{printable(entry['owner'])} {verb(entry['kind'])}".strip()
     # That of a lock which was forced is not the owner's.
     client = b"" if entry["event"] == b"forced" else client_in(entry)
-    return f"{owner}{client_of(client)}".lstrip(", ")
+    return f"{owner}{client_of(client, entry['owner'])}".lstrip(", ")
 
 
 def why(entry):
@@ -273,7 +273,8 @@ def holders(lock):
     for holder in map(fields, lock.get("holders", [])):
         times = f" x{holder['holds']}" if holder["holds"] > 1 else ""
         client = holder.get("name") or str(holder["session"] or "").encode()
-        shown.append(f"{printable(holder['owner'])} {verb(holder['kind'])}{times}{client_of(client)}")
+        client = client_of(client, holder["owner"])
+        shown.append(f"{printable(holder['owner'])} {verb(holder['kind'])}{times}{client}")
     if not shown and lock.get("reserved_by") is not None:
         shown.append(f"reserved by {printable(lock['reserved_by'])}")
     return with_more(shown, lock.get("holders_total", 0))
@@ -282,11 +283,13 @@ def holders(lock):
 def waiter_of(waiter):
     # It may wait for another one of its locks, while this one is free.
     several = f" ({waiter['locks']} locks)" if waiter.get("locks", 1) > 1 else ""
-    return f"{printable(waiter['owner'])} {verb(waiter['kind'])}{several}{client_of(waiter.get('name'))}"
+    client = client_of(waiter.get("name"), waiter["owner"])
+    return f"{printable(waiter['owner'])} {verb(waiter['kind'])}{several}{client}"
 
 
-def client_of(name):
-    return f", client {printable(name)}" if name else ""
+def client_of(name, owner=b""):
+    # The helpers begin their owners with the name of the connection.
+    return f", client {printable(name)}" if name and not owner.startswith(name) else ""
 
 
 def with_more(shown, total):
@@ -315,7 +318,10 @@ def short(text, limit):
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
-def ends(ttl):
+def ends(ttl, lock):
+    # The server renews a session, for as long as its client is connected.
+    if ttl >= 0 and any(fields(holder)["session"] for holder in lock.get("holders", [])):
+        return "renewed"
     return {-1: "never", -2: ""}.get(ttl, span(ttl))
 
 

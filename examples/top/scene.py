@@ -151,7 +151,7 @@ def play(servers):
     for _ in range(2):
         ask("{kitchen}:oven", "WLOCK", "{kitchen}:oven", "cat", 600_000)
 
-    waits("orders", "WLOCK", "orders", "checkout-1", 30_000, "BLOCK", 0, name="checkout")
+    waits("orders", "WLOCK", "orders", "checkout-1", 30_000, "BLOCK", 0, name="shop")
     time.sleep(0.05)
     waits("orders", "RLOCK", "orders", "checkout-2", 30_000, "BLOCK", 0)
     joint = ("MLOCK", "dan", 30_000, "WRITE", 2, "{kitchen}:oven", "{kitchen}:sink", "BLOCK", 0)

@@ -71,9 +71,36 @@ class Shown(unittest.TestCase):
             self.wait_for("RLOCK", other)
         me = self.server.ask("CLIENT", "ID")
         line = self.line_of(self.run_top("-n", "1", URL))
-        self.assertRegex(line, r" write +(29\.\d|30\.0) s +4 +\d+(\.\d)? m?s ")
+        self.assertRegex(line, r" write +renewed +4 +\d+(\.\d)? m?s ")
         self.assertIn(f"ann writes x2, client {me}", line)
         self.assertIn("bob writes; cat reads; dan reads and 1 more", line)
+
+    def test_a_lease_that_nobody_renews(self):
+        self.server.ask("RWLOCK.WLOCK", self.name, "ann", 30000)
+        line = self.line_of(self.run_top("-n", "1", URL, self.name))
+        self.assertRegex(line, r" write +(29\.\d|30\.0) s +0 +ann writes$")
+
+    def test_an_owner_that_begins_with_the_name_of_its_client(self):
+        self.server.ask("CLIENT", "SETNAME", "shop@web:7")
+        self.addCleanup(self.server.ask, "CLIENT", "SETNAME", "")
+        self.server.ask("RWLOCK.WLOCK", self.name, "shop@web:7:4f", 30000, "SESSION")
+        waiter = self.connect()
+        waiter.ask("CLIENT", "SETNAME", "shop@web:8")
+        waiter.send("RWLOCK.WLOCK", self.name, "shop@web:8:5a", 30000, "BLOCK", 300)
+        waiter._reply()
+        text = self.run_top("-n", "1", URL, self.name)
+        self.assertRegex(self.line_of(text), r" write +renewed +0 +shop@web:7:4f writes$")
+        self.assertIn("shop@web:8:5a writes  shop@web:7:4f writes\n", text)
+
+    def test_a_password_that_other_users_do_not_see(self):
+        self.server.ask("ACL", "SETUSER", "hidden", "reset", "on", ">s3 cr/t", "~*", "+rwlock.queues")
+        self.addCleanup(self.server.ask, "ACL", "DELUSER", "hidden")
+        url = f"{URL.split('://')[0]}://hidden@{URL.split('://')[1]}"
+        with mock.patch.dict(os.environ, REDISCLI_AUTH="s3 cr/t"):
+            self.assertIn("this user may not run ", self.run_top("-n", "1", url))
+        without = {name: value for name, value in os.environ.items() if name != "REDISCLI_AUTH"}
+        done = subprocess.run([*PROGRAM, url], capture_output=True, text=True, timeout=60, env=without)
+        self.assertEqual(done.stderr, "top: no password for hidden: set REDISCLI_AUTH\n")
 
     def test_a_waiter_of_several_locks(self):
         self.server.ask("RWLOCK.WLOCK", self.name, "ann", 30000)
