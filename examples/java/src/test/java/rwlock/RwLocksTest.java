@@ -50,12 +50,13 @@ class RwLocksTest {
         locks = locks(URL.getHost() + ":" + URL.getPort());
     }
 
-    private RwLocks locks(String... addresses) {
+    private RwLocks locks(String... addresses) { return RwLocks.named("the test\n", library(), addresses); }
+
+    private RwLocks.Library library() {
         // As a user would who wants its other commands to answer soon.
         RedisURI impatient = new RedisURI();
         impatient.setTimeout(Duration.ofSeconds(2));
-        RwLocks.Library with = library.equals("jedis") ? new WithJedis() : new WithLettuce(impatient);
-        return RwLocks.named("the test\n", with, addresses);
+        return library.equals("jedis") ? new WithJedis() : new WithLettuce(impatient);
     }
 
     @AfterEach void end() {
@@ -170,8 +171,8 @@ class RwLocksTest {
     @Test void row5_aLockThatIsNamedTwiceIsRefused() {
         for (List<String> reads : List.of(List.of(key, key), List.of(key))) {
             List<String> writes = reads.size() == 2 ? List.of() : List.of("other", key);
-            String told = assertThrows(IllegalArgumentException.class, () -> locks.all(reads, writes, SOON)).getMessage();
-            assertEquals("lock " + key + " is named twice", told);
+            RuntimeException told = assertThrows(IllegalArgumentException.class, () -> locks.all(reads, writes, SOON));
+            assertEquals("lock " + key + " is named twice", told.getMessage());
             try (Held mine = locks.write(key)) {
                 assertThrows(IllegalArgumentException.class, () -> locks.all(reads, writes, SOON));
             }
@@ -281,15 +282,21 @@ class RwLocksTest {
     }
 
     @Test void row11_whatIsNoAddressIsRefused() {
-        assertEquals("the address is host:port, not a URL: redis://…@cache:6379", refusal("redis://ann:secret@cache:6379"));
-        assertEquals("the address is host:port, not a URL: redis://127.0.0.1:6379", refusal("redis://127.0.0.1:6379"));
+        String url = "the address is host:port, not a URL: redis://";
+        assertEquals(url + "…@cache:6379", refusal("redis://ann:secret@cache:6379"));
+        assertEquals(url + "127.0.0.1:6379", refusal("redis://127.0.0.1:6379"));
         assertEquals("the address is host:port: localhost", refusal("127.0.0.1:6379", "localhost"));
         assertEquals("no address was given", refusal());
         locks("::1:6379", "[::1]:6379").close();
     }
 
     private String refusal(String... addresses) {
-        return assertThrows(IllegalArgumentException.class, () -> locks(addresses)).getMessage();
+        RwLocks.Library with = library();
+        try {
+            return assertThrows(IllegalArgumentException.class, () -> new RwLocks(with, addresses)).getMessage();
+        } finally {
+            with.close();
+        }
     }
 
     @Test void row11_aWrongPortFailsAtOnce() {
@@ -417,6 +424,27 @@ class RwLocksTest {
         Thread.currentThread().interrupt();
         mine.close();
         assertTrue(Thread.interrupted());
+        assertEquals("free", mode());
+    }
+
+    /** Jedis does not notice an interrupt. */
+    @Test void anInterruptEndsAWaitOfLettuce() throws Exception {
+        if (library.equals("jedis")) return;
+        Held mine = locks.write(key);
+        for (Options options : List.of(Options.within(RwLocks.FOREVER), SOON.withoutSession())) {
+            AtomicReference<Throwable> told = new AtomicReference<>();
+            Thread thread = new Thread(() -> {
+                told.set(assertThrows(RwLocks.LockException.class, () -> locks.write(key, options)));
+                assertTrue(Thread.currentThread().isInterrupted());
+            });
+            thread.start();
+            waiter();
+            thread.interrupt();
+            thread.join(5_000);
+            assertEquals("interrupted while waiting for a lock", told.get().getMessage());
+            until(() -> (Long) in(inspect(key), "waiters_total") == 0);
+        }
+        mine.close();
         assertEquals("free", mode());
     }
 
