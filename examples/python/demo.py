@@ -39,6 +39,7 @@ if __name__ == "__main__":
     running = [multiprocessing.Process(target=run, args=(started, *who)) for who in people]
     for process in running:
         process.start()
+        time.sleep(0.05)  # so that they ask in this order
     for process in running:
         process.join()
     raise SystemExit(any(process.exitcode for process in running))

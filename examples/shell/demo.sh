@@ -39,6 +39,7 @@ pids=
 for who in 'reader 1' 'reader 2' 'writer 1' 'reader 3' 'writer 2'; do
     run "$who" &
     pids="$pids $!"
+    sleep 0.05 # so that they ask in this order
 done
 for pid in $pids; do
     wait "$pid"
