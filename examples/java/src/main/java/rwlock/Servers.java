@@ -61,7 +61,7 @@ final class Servers {
         if (seeds.isEmpty()) throw new IllegalArgumentException("no address was given");
         for (String seed : seeds) {
             if (seed.matches("[^/@]+:\\d{1,5}")) continue;
-            String shown = seed.replaceFirst("//.*@", "//…@"); // it may have a password
+            String shown = seed.replaceFirst("^(\\w+://)?.*@", "$1…@"); // it may have a password
             throw new IllegalArgumentException("the address is host:port"
                     + (seed.contains("://") ? ", not a URL: " : ": ") + shown);
         }

@@ -285,6 +285,8 @@ class RwLocksTest {
         String url = "the address is host:port, not a URL: redis://";
         assertEquals(url + "…@cache:6379", refusal("redis://ann:secret@cache:6379"));
         assertEquals(url + "127.0.0.1:6379", refusal("redis://127.0.0.1:6379"));
+        assertEquals(url + "…@cache", refusal("redis://:a/b@cache"));
+        assertEquals("the address is host:port: …@cache:6379", refusal("ann:secret@cache:6379"));
         assertEquals("the address is host:port: localhost", refusal("127.0.0.1:6379", "localhost"));
         assertEquals("no address was given", refusal());
         locks("::1:6379", "[::1]:6379").close();
