@@ -2,7 +2,7 @@
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run run-cluster build install uninstall deb test model-test soak soak-planted valgrind mutants engines test-engines test-deb test-redisson examples top bench bench-quick bench-docs bench-peers instructions fmt lint test-msrv lint-scripts test-docker fuzz miri
+.PHONY: help run run-cluster build install uninstall deb test model-test soak soak-planted reshard valgrind mutants engines test-engines test-deb test-redisson examples top bench bench-quick bench-docs bench-peers instructions fmt lint test-msrv lint-scripts test-docker fuzz miri
 
 # Builds the benchmark, then runs it on a server that is known to be supported.
 BENCH = scripts/setup.sh build server && RWLOCK_SERVER=$$(scripts/server.sh) && export RWLOCK_SERVER && \
@@ -68,6 +68,9 @@ test-msrv: ## Build everything with the oldest Rust that Cargo.toml promises
 
 soak-planted: ## Plant ten bugs, one at a time, and expect the soak to find each (BUGS= TIME=180)
 	@scripts/soak-planted.sh
+
+reshard: ## Let cluster clients of three languages lock while slots move and nodes come and go (TIME=60 ENGINE=)
+	@scripts/reshard.sh
 
 valgrind: ## Run tests on servers under valgrind (ONLY="sessions:: waiting::")
 	@scripts/valgrind.sh

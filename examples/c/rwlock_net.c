@@ -202,7 +202,7 @@ enum rwlock_answer rwlock_net_ask(struct rwlock_net *net, struct rwlock_link **l
                                   redisReply **reply) {
     static const char *const moved[] = {"MOVED ", NULL};
     static const char *const other[] = {"READONLY ", "LOADING ", "MASTERDOWN ", NULL};
-    static const char *const later[] = {"UNBLOCKED ", "TRYAGAIN ", "CLUSTERDOWN ", NULL};
+    static const char *const later[] = {"UNBLOCKED ", "TRYAGAIN ", "ASK ", "CLUSTERDOWN ", NULL};
     enum rwlock_answer answer = rwlock_net_link(net, link, node, limit_ms);
     *reply = NULL;
     if (answer != ANSWERED) return answer;

@@ -356,7 +356,7 @@ class Hold:
             try:
                 if self.lost:
                     raise NotHeld(f"{self} was lost")
-                reply, connection = self._locks._ask(self, self._unlock(), connection=connection)
+                reply, connection = self._give_back(connection)
                 if isinstance(reply, list) and -1 in reply:
                     raise NotHeld(f"some of {self} were lost")
                 self._locks._keep(connection)
@@ -366,6 +366,22 @@ class Hold:
                 if self._session and isinstance(error, (redis.ConnectionError, redis.TimeoutError)):
                     raise NotHeld(f"{self} was lost: {error}") from None
                 raise
+
+    def _give_back(self, connection):
+        """Asks again while the slot of the lock moves, or another server takes over: until
+        the lease has ended at the latest."""
+        until = time.monotonic() + self._lease / 1000
+        while True:
+            try:
+                return self._locks._ask(self, self._unlock(), connection=connection)
+            except redis.RedisError as error:
+                broke = isinstance(error, (redis.ConnectionError, redis.TimeoutError))
+                if not _passes(error) or broke and self._session:
+                    raise
+                if time.monotonic() > until:
+                    raise NotHeld(f"{self} could not be given back: {error}") from None
+            connection = None
+            time.sleep(0.05)
 
     def upgrade(self, wait=None, fence=False):
         """From read to write, with no gap. After `TimedOut` or `Deadlock` it still reads."""
@@ -507,7 +523,7 @@ def _passes(error):
         redis.TimeoutError,
         redis.ReadOnlyError,
         redis.exceptions.TryAgainError,
-        redis.exceptions.MovedError,
+        redis.exceptions.AskError,  # MovedError too
         redis.exceptions.ClusterDownError,
         redis.exceptions.SlotNotCoveredError,
     )

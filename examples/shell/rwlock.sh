@@ -181,7 +181,7 @@ _rwlock_take() {
         _rwlock_leave
         case $_rwlock_reply in
         # This is over when another server has taken over.
-        UNBLOCKED\ * | READONLY\ * | LOADING\ * | TRYAGAIN\ * | CLUSTERDOWN\ * | MOVED\ * | \
+        UNBLOCKED\ * | READONLY\ * | LOADING\ * | TRYAGAIN\ * | ASK\ * | CLUSTERDOWN\ * | MOVED\ * | \
             MASTERDOWN\ * | Could\ not\ connect* | Error:* | '')
             # A server that was never reached is not waited for: its address may be wrong.
             [ "$left" != 0 ] && [ -n "${_rwlock_reached-}" ] || _rwlock_refused || return

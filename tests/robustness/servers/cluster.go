@@ -3,6 +3,7 @@ package servers
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -10,18 +11,8 @@ import (
 
 // startCluster starts three primaries with a replica each.
 func (g *Group) startCluster() error {
-	for i := range 6 {
-		n, err := g.add(fmt.Sprint("node", i+1))
-		if err != nil {
-			return err
-		}
-		n.config += fmt.Sprintf("cluster-enabled yes\ncluster-config-file %s.nodes\ncluster-node-timeout 1500\n"+
-			"cluster-replica-validity-factor 0\ncluster-announce-ip %s\ncluster-announce-port %d\ncluster-announce-bus-port %d\n",
-			n.Name, n.PublicIP, g.port, g.port+bus)
-		if err := n.writeConfig(); err != nil {
-			return err
-		}
-		if err := n.Start(); err != nil {
+	for range 6 {
+		if _, err := g.startClusterNode(); err != nil {
 			return err
 		}
 	}
@@ -60,6 +51,49 @@ func (g *Group) startCluster() error {
 			return err
 		}
 	}
+	return g.Well(30 * time.Second)
+}
+
+// startClusterNode starts a node that knows no other.
+func (g *Group) startClusterNode() (*Node, error) {
+	n, err := g.add(fmt.Sprint("node", g.added+1))
+	if err != nil {
+		return nil, err
+	}
+	n.config += fmt.Sprintf("cluster-enabled yes\ncluster-config-file %s.nodes\ncluster-node-timeout 1500\n"+
+		"cluster-replica-validity-factor 0\ncluster-allow-replica-migration no\ncluster-announce-ip %s\ncluster-announce-port %d\ncluster-announce-bus-port %d\n",
+		n.Name, n.PublicIP, g.port, g.port+bus)
+	if err := n.writeConfig(); err != nil {
+		return nil, err
+	}
+	return n, n.Start()
+}
+
+// AddPrimary adds a primary without slots and without a replica to a cluster.
+func (g *Group) AddPrimary() (*Node, error) {
+	n, err := g.startClusterNode()
+	if err != nil {
+		return nil, err
+	}
+	n.alone = true
+	first := g.Nodes[0]
+	if _, err := n.Do("CLUSTER", "MEET", first.PublicIP, strconv.Itoa(g.port), strconv.Itoa(g.port+bus)); err != nil {
+		return nil, err
+	}
+	return n, g.Well(30 * time.Second)
+}
+
+// RemovePrimary takes a primary that AddPrimary has added, and that has no slots, out of
+// the cluster.
+func (g *Group) RemovePrimary(n *Node) error {
+	id := g.id(n)
+	g.Nodes = slices.DeleteFunc(g.Nodes, func(o *Node) bool { return o == n })
+	for _, other := range g.Nodes {
+		if _, err := other.Do("CLUSTER", "FORGET", id); err != nil {
+			return err
+		}
+	}
+	n.Kill()
 	return g.Well(30 * time.Second)
 }
 
@@ -131,8 +165,11 @@ func (g *Group) refreshSlots() bool {
 // clusterWell: all nodes agree that all is well, and who serves what.
 func (g *Group) clusterWell() bool {
 	view := ""
-	primaries := 0
+	primaries, wanted := 0, 3
 	for _, n := range g.Nodes {
+		if n.alone {
+			wanted++
+		}
 		if g.clusterInfo(n, "cluster_state") != "ok" || g.clusterInfo(n, "cluster_slots_ok") != "16384" {
 			return false
 		}
@@ -164,14 +201,14 @@ func (g *Group) clusterWell() bool {
 		}
 		if n.IsPrimary() {
 			primaries++
-			if n.Info("replication", "connected_slaves") == "0" {
+			if !n.alone && n.Info("replication", "connected_slaves") == "0" {
 				return false
 			}
 		} else if n.Info("replication", "master_link_status") != "up" {
 			return false
 		}
 	}
-	return primaries == 3
+	return primaries == wanted
 }
 
 // NodeAt is the node that announces this address, as in MOVED.
@@ -232,6 +269,9 @@ func (g *Group) MoveSlot(slot int, to *Node, half func()) error {
 	return nil
 }
 
+// MoveKeys moves a slot key by key, without a pause.
+func (g *Group) MoveKeys(slot int, to *Node) error { return g.MoveSlot(slot, to, func() {}) }
+
 // MigratesSlots says whether the servers can move slots atomically: Valkey from 9.0 on.
 func (g *Group) MigratesSlots() bool {
 	_, err := g.Nodes[0].Do("CLUSTER", "GETSLOTMIGRATIONS")
@@ -270,6 +310,18 @@ func (g *Group) MigrateSlot(slot int, to *Node) error {
 		g.Moved(slot, to)
 	}
 	return err
+}
+
+// Elsewhere waits until other nodes serve what this dead node served.
+func (n *Node) Elsewhere(g *Group) error {
+	end := time.Now().Add(30 * time.Second)
+	for time.Now().Before(end) {
+		if g.refreshSlots() && !slices.Contains(g.Primaries(), n) {
+			return nil
+		}
+		time.Sleep(10 * time.Millisecond) // between two looks
+	}
+	return fmt.Errorf("nobody takes over from %s: %s", n.Name, g.describe())
 }
 
 // Slot is the slot of a key.

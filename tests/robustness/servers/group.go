@@ -33,6 +33,7 @@ type Group struct {
 	Clock     *Clock
 	network   string
 	port      int
+	added     int // servers and sentinels, also those that were removed
 	primary   atomic.Pointer[Node]
 	mutex     sync.Mutex
 	slots     [16384]*Node
@@ -75,7 +76,8 @@ func (g *Group) Stop() {
 }
 
 func (g *Group) add(name string, lines ...string) (*Node, error) {
-	i := len(g.Nodes) + len(g.Sentinels) + 1
+	g.added++
+	i := g.added
 	n := &Node{
 		Name: name, Port: g.port, dir: g.Folder, engine: g.Engine,
 		// Two addresses for each: its own, and that of its proxy.

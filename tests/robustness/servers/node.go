@@ -25,6 +25,7 @@ type Node struct {
 	PublicIP string // where the others reach it: a proxy of this program
 	Port     int
 	Sentinel bool
+	alone    bool // a primary that has no replica
 	dir      string
 	engine   string
 	config   string

@@ -183,7 +183,7 @@ impl Servers {
             Some("NOTHELD") => Failure::Error(Error::NotHeld(detail)),
             Some("DEADLOCK") => Failure::Error(Error::Deadlock(detail)),
             Some("MOVED") => self.moved(error),
-            Some("UNBLOCKED" | "TRYAGAIN" | "CLUSTERDOWN") => Failure::Passing {
+            Some("UNBLOCKED" | "TRYAGAIN" | "ASK" | "CLUSTERDOWN") => Failure::Passing {
                 error,
                 gone: false,
                 at_once: false,

@@ -123,7 +123,7 @@ final class Servers {
                     drop(link);
                     lookElsewhere(link.node, key);
                     throw new Passing(error, true, false);
-                case "UNBLOCKED", "TRYAGAIN", "CLUSTERDOWN":
+                case "UNBLOCKED", "TRYAGAIN", "ASK", "CLUSTERDOWN":
                     throw new Passing(error, false, false);
                 default:
                     if (!message.contains("unknown command")) throw error;
