@@ -4,7 +4,6 @@ package main
 
 import (
 	"bufio"
-	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -173,11 +172,15 @@ func (r *run) change() error {
 			return primary.Start()
 		},
 		"failover": func() error {
-			replicas := r.Replicas(r.primary(false))
-			if len(replicas) == 0 {
-				return errors.New("the primary has no replica")
+			primary := r.primary(false)
+			var replicas []*servers.Node
+			err := primary.Until("it has a replica", 10*time.Second, func() bool {
+				replicas = r.Replicas(primary)
+				return len(replicas) > 0
+			})
+			if err == nil {
+				_, err = replicas[0].Do("CLUSTER", "FAILOVER")
 			}
-			_, err := replicas[0].Do("CLUSTER", "FAILOVER")
 			return err
 		},
 	}
