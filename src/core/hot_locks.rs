@@ -159,6 +159,17 @@ impl<L: Clone + Ord + Hash, const C: usize> HotLocks<L, C> {
         }
     }
 
+    /// Whether the heap is one, and the counters know their places in it.
+    #[cfg(test)]
+    pub fn is_in_order(&self) -> bool {
+        let heap = self.heap.iter().enumerate();
+        heap.clone().all(|(place, entry)| place == 0 || self.heap[(place - 1) / 2].0 <= entry.0)
+            && heap.clone().all(|(place, (weight, index))| {
+                let counter = &self.counters[*index];
+                counter.place == place && counter.weight() == *weight
+            })
+    }
+
     fn swap(&mut self, one: usize, other: usize) {
         self.heap.swap(one, other);
         for place in [one, other] {

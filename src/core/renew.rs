@@ -21,3 +21,19 @@ pub fn renew(lock: &Lock, lease: End) -> Result<Lock, NotHeld> {
     after.lengthen_to_readers();
     Ok(after)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::Mode;
+
+    /// Others may have shortened the expiry of a lock below the end of a hold.
+    #[test]
+    fn the_lock_lasts_as_long_as_its_readers() {
+        let own = Holds { reads: [End::At(50), End::At(900)].into_iter().collect(), writes: 0 };
+        let lock = Lock { own, end: End::At(100), ..Lock::free() };
+        let after = renew(&lock, End::At(200)).unwrap();
+        assert_eq!(after.own.reads.as_slice(), [End::At(200), End::At(900)]);
+        assert_eq!((after.mode(), after.end), (Some(Mode::Read), End::At(900)));
+    }
+}

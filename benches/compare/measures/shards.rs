@@ -84,7 +84,8 @@ pub fn measure(bench: &mut Bench) {
     bench.progress(format_args!("hand-offs, {rounds} rounds"));
     costs.push(alternate(rounds, &mut subjects, |subject, _| subject.handoffs(ticks)));
 
-    let of = |costs: &[Cost], figure: fn(&Cost) -> f64| costs.iter().map(figure).collect::<Rounds>();
+    let of =
+        |costs: &[Cost], figure: fn(&Cost) -> f64| costs.iter().map(figure).collect::<Rounds>();
     let process = |what: usize, size: usize| of(&costs[what][size], |cost| cost.process);
     let commands = |size: usize| of(&costs[0][size], |cost| cost.commands);
     let last = SIZES.len() - 1;

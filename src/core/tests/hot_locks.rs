@@ -39,6 +39,7 @@ impl Exact {
 
 /// Checks all that the module's description promises. Returns the locks that have counters.
 fn check<const C: usize>(counted: &HotLocks<u32, C>, exact: &Exact) -> Vec<u32> {
+    assert!(counted.is_in_order(), "the lightest counter is not found: {counted:?}");
     let hot = counted.longest_first();
     let bound = exact.total() / C as u64;
     assert!(hot.len() <= C);
@@ -85,6 +86,20 @@ proptest! {
         }
         counted.clear();
         prop_assert_eq!(counted.longest_first().len(), 0);
+    }
+
+    /// With enough counters for a heap of several levels, whose order matters.
+    #[test]
+    fn the_lightest_counter_is_taken_over(
+        events in prop::collection::vec((0..60_u32, event()), 0..300),
+    ) {
+        let mut counted: HotLocks<u32, 23> = HotLocks::default();
+        let mut exact = Exact::default();
+        for (lock, event) in events {
+            counted.add(&lock, event);
+            exact.add(lock, event);
+            check(&counted, &exact);
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@
 //! - `explore.rs` (all histories of tiny worlds), `random.rs` (long random histories),
 //!   `stories.rs` (short histories that once went wrong), `limits.rs` (requests that may not
 //!   wait), `listing.rs` (what is told of waiters), `searches.rs` (searches that are not
-//!   needed): the tests.
+//!   needed), `wait_list.rs` (what the list of waiters knows): the tests.
 //!
 //! The fuzz target `waiting` uses the world too (`fuzz/`). So the files that it needs are also
 //! compiled under `cfg(fuzzing)`, which only `cargo fuzz` sets.
@@ -32,6 +32,8 @@ mod searches;
 mod step;
 #[cfg(test)]
 mod stories;
+#[cfg(test)]
+mod wait_list;
 mod world;
 
 #[cfg(fuzzing)]
