@@ -116,6 +116,11 @@ func TestWhatIsLegal(t *testing.T) {
 			op("b", "inspect", 20, 21, shows(history.Holder{Owner: "a", Kind: "read", Holds: 1, TTL: 490})),
 			op("b", "wlock", 210, 211, lease(100)),
 		}},
+		"a session of which a crash let nothing be known": {Faults: []history.Fault{lossy}, Ops: []history.Op{
+			op("a", "wlock", 390, 391, on(2, bound(2000))), op("a", "downgrade", 410, 411, on(2, lease(400))),
+			func() history.Op { c := closing("a", 420); c.Conn = 2; return c }(),
+			op("b", "wlock", 425, 426, lease(100)),
+		}},
 		"a release that a crash lost": {Faults: []history.Fault{lossy}, Ops: []history.Op{
 			op("a", "rlock", 0, 1, lease(5000)), op("a", "unlock", 50, 51, freed),
 			op("a", "rlock", 410, 411, lease(5000)), op("b", "wlock", 420, 900, waits(100, 2000)),

@@ -301,7 +301,8 @@ func (m *Model) downgrade(s *lock, in *step, at moment) []branch {
 			continue
 		}
 		conn, lease := 0, in.lease
-		if i := s.next(in.owner, true, in.conn); i >= 0 {
+		i := s.next(in.owner, true, in.conn)
+		if i >= 0 {
 			conn = s.holds[i].conn
 		}
 		rest := s.holds[:0:0]
@@ -318,6 +319,11 @@ func (m *Model) downgrade(s *lock, in *step, at moment) []branch {
 		if fresh && conn != 0 {
 			h := &s.holds[s.last(in.owner, false)]
 			h.conn, h.lo, h.hi = conn, max(h.lo, in.sure), history.Never
+		}
+		if fresh && i < 0 {
+			// Nothing is known of its write hold: a session may have had it, of any connection.
+			h := &s.holds[s.last(in.owner, false)]
+			h.lo, h.hi = min(h.lo, b.at.from), history.Never
 		}
 		after = append(after, b)
 	}
