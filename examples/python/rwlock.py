@@ -128,6 +128,7 @@ class Locks:
         self._guard = threading.RLock()
         self._thread = threading.local()
         self._holds = {}  # by owner
+        self._spent = set()  # owners of which a hold may be left that nobody has
         self._lingers = {}  # by lock: what is kept after its use
         self._idle = WeakKeyDictionary()  # connections that nobody uses, by server
         self._selector = selectors.DefaultSelector()
@@ -135,9 +136,13 @@ class Locks:
 
     def _owner(self):
         """The owner is the thread: re-entry and the search for deadlocks go by it."""
+        if self._closed:
+            raise RuntimeError("these Locks are closed")
         if self._pid != os.getpid():
             self._begin()
-        if not hasattr(self._thread, "owner"):
+        owner = getattr(self._thread, "owner", None)
+        if not owner or owner in self._spent and owner not in self._holds:
+            self._spent.discard(owner)
             self._thread.owner = f"{self._name}:{secrets.token_hex(6)}"
         return self._thread.owner
 
@@ -361,6 +366,8 @@ class Hold:
                     raise NotHeld(f"some of {self} were lost")
                 self._locks._keep(connection)
             except BaseException as error:
+                # It may last until its lease ends. As another owner this thread waits for that.
+                self._locks._spent.add(self.owner)
                 if connection:
                     connection.disconnect()
                 if self._session and isinstance(error, (redis.ConnectionError, redis.TimeoutError)):

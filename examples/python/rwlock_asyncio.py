@@ -78,6 +78,7 @@ class Locks:
         self._reached = self._closed = False
         self._owners = WeakKeyDictionary()  # by task
         self._holds = {}  # by owner
+        self._spent = set()  # owners of which a hold may be left that nobody has
         self._idle = {}  # connections that nobody uses, by server
 
     def read(self, name, **options):
@@ -116,8 +117,14 @@ class Locks:
 
     def _owner(self):
         """The owner is the task: re-entry and the search for deadlocks go by it."""
-        owner = f"{self._name}:{secrets.token_hex(6)}"
-        return self._owners.setdefault(asyncio.current_task(), owner)
+        if self._closed:
+            raise RuntimeError("these Locks are closed")
+        task = asyncio.current_task()
+        owner = self._owners.get(task)
+        if not owner or owner in self._spent and owner not in self._holds:
+            self._spent.discard(owner)
+            owner = self._owners[task] = f"{self._name}:{secrets.token_hex(6)}"
+        return owner
 
     async def _ask(self, hold, words, wait=0, block=False, connection=None):
         """Send a command. When the connection breaks, or while another server takes over,
@@ -302,6 +309,8 @@ class Hold:
                 raise NotHeld(f"some of {self} were lost")
             await self._locks._keep(connection)
         except BaseException as error:
+            # It may last until its lease ends. As another owner this task waits for that.
+            self._locks._spent.add(self.owner)
             if connection:
                 await connection.disconnect(nowait=True)
             if self._session and isinstance(error, (redis.ConnectionError, redis.TimeoutError)):

@@ -381,6 +381,15 @@ class Sync(Base):
             until(lambda: hold.lost, 1)
         until(lambda: self.inspect("mode") == "free")
 
+    def test_row_8_what_is_left_of_a_lost_hold_is_waited_for(self):
+        hold = self.locks.read(self.name, lease=0.5, session=False).acquire()
+        hold._lose()  # as in a failover, after which the server still has the hold
+        with self.assertRaises(rwlock.NotHeld):
+            hold.release()
+        # The same owner would wait for itself.
+        with self.locks.write(self.name, wait=5):
+            pass
+
     def test_row_8_a_lost_lease_is_noticed(self):
         told = []
         options = {"lease": 1, "session": False, "on_lost": told.append}
@@ -890,6 +899,15 @@ class Asyncio(unittest.IsolatedAsyncioTestCase):
         with self.assertRaises(rwlock_asyncio.NotHeld):
             async with self.locks.write(self.name):
                 await self.client.client_kill_filter(_id=(await self.holder())["session"])
+
+    async def test_row_8_what_is_left_of_a_lost_hold_is_waited_for(self):
+        hold = await self.locks.read(self.name, lease=0.5, session=False).acquire()
+        hold._lose()  # as in a failover, after which the server still has the hold
+        with self.assertRaises(rwlock_asyncio.NotHeld):
+            await hold.release()
+        # The same owner would wait for itself.
+        async with self.locks.write(self.name, wait=5):
+            pass
 
     async def test_row_8_a_lost_lease_is_noticed(self):
         told = []

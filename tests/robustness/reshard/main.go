@@ -228,6 +228,7 @@ func (r *run) primary(also bool) *servers.Node {
 // move moves the slot of a lock to another primary.
 func (r *run) move(move func(int, *servers.Node) error) error {
 	lock := locks[r.random.IntN(len(locks))]
+	r.Refresh() // a busy machine may have brought an election that nobody asked for
 	from := r.Primary(lock)
 	others := slices.DeleteFunc(r.Primaries(), func(n *servers.Node) bool { return n == from })
 	return move(servers.Slot(lock), others[r.random.IntN(len(others))])
