@@ -223,6 +223,8 @@ func (g *Group) Well(limit time.Duration) error {
 	end := time.Now().Add(limit)
 	for {
 		if g.well() {
+			// Before that some of them may have known less.
+			g.Refresh()
 			return nil
 		}
 		if time.Now().After(end) {
