@@ -181,6 +181,10 @@ func (r *run) change() error {
 			if err == nil {
 				_, err = replicas[0].Do("CLUSTER", "FAILOVER")
 			}
+			if err == nil {
+				// The server only begins with it.
+				err = replicas[0].Until("it is the primary", 20*time.Second, replicas[0].IsPrimary)
+			}
 			return err
 		},
 	}
