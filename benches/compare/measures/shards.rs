@@ -21,6 +21,11 @@ const PAIRS: usize = 10;
 const HANDOFFS: usize = 4;
 const TICK: Duration = Duration::from_millis(20);
 
+/// What is measured in each round, in this order.
+const GLOBAL: usize = 0;
+const PAIR: usize = 1;
+const HANDOFF: usize = 2;
+
 /// A cluster, and clients of each of its nodes.
 struct Subject {
     cluster: Cluster,
@@ -74,31 +79,31 @@ pub fn measure(bench: &mut Bench) {
         let cpu = (subject.cpu() - before) / 1e3;
         cpu / started.elapsed().as_secs_f64() / subject.shards.len() as f64
     });
-    let mut costs = Vec::new();
-    for publish in ["sharded", "global"] {
-        bench.progress(format_args!("pairs, announcements {publish}, {rounds} rounds"));
-        subjects.iter().for_each(|subject| subject.set("rwlock.cluster-publish", publish));
-        costs.push(alternate(rounds, &mut subjects, |subject, _| subject.pairs(ticks)));
-    }
-    subjects.iter().for_each(|subject| subject.set("rwlock.cluster-publish", "sharded"));
-    bench.progress(format_args!("hand-offs, {rounds} rounds"));
-    costs.push(alternate(rounds, &mut subjects, |subject, _| subject.handoffs(ticks)));
+    bench.progress(format_args!("pairs and hand-offs, {rounds} rounds"));
+    let costs = alternate(rounds, &mut subjects, |subject, _| {
+        let mut pairs = |publish| {
+            subject.set("rwlock.cluster-publish", publish);
+            subject.pairs(ticks)
+        };
+        [pairs("global"), pairs("sharded"), subject.handoffs(ticks)]
+    });
 
-    let of =
-        |costs: &[Cost], figure: fn(&Cost) -> f64| costs.iter().map(figure).collect::<Rounds>();
-    let process = |what: usize, size: usize| of(&costs[what][size], |cost| cost.process);
-    let commands = |size: usize| of(&costs[0][size], |cost| cost.commands);
+    let of = |size: usize, figure: &dyn Fn(&[Cost; 3]) -> f64| {
+        costs[size].iter().map(figure).collect::<Rounds>()
+    };
+    let process = |what: usize, size: usize| of(size, &|costs| costs[what].process);
+    let commands = |size: usize| of(size, &|costs| costs[PAIR].commands);
     let last = SIZES.len() - 1;
     let what = format!("server CPU, write lock + unlock, {} primaries / one", SIZES[last]);
     bench.figure(Figure::new(&what, commands(last).over(&commands(0))).under(1.1, 1.05));
     let what = format!("{what}, by process time");
-    bench.figure(Figure::new(&what, process(0, last).over(&process(0, 0))).under(1.1, 1.05));
+    bench.figure(Figure::new(&what, process(PAIR, last).over(&process(PAIR, 0))).under(1.1, 1.05));
 
     let rows = SIZES.iter().enumerate().map(|(at, size)| {
         let [used, resident, links] = memory[at];
         let idle: Rounds = idle[at].iter().copied().collect();
         let mut row = vec![size.to_string(), commands(at).show()];
-        row.extend([0, 2, 1].map(|what| process(what, at).show()));
+        row.extend([PAIR, HANDOFF, GLOBAL].map(|what| process(what, at).show()));
         row.push(idle.show());
         row.extend([used, resident, links].map(|bytes| number(bytes / 1024.0)));
         row
