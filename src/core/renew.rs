@@ -1,14 +1,15 @@
 //! Renewing holds: the rule of RENEW (`docs/commands/renew.md`).
 
-use super::{End, Holds, Kind, Lock, NotHeld};
+use super::{End, Kind, Lock, NotHeld};
 use crate::planted::{is_planted, Bug};
 
 /// Decides RENEW and returns the lock after it: every live hold of the owner lives at least
 /// until `lease`.
 pub fn renew(lock: &Lock, lease: End) -> Result<Lock, NotHeld> {
     if is_planted(Bug::RenewRevives) && lock.is_free() {
-        let own = Holds { writes: 1, ..Holds::default() };
-        return Ok(Lock { own, end: lease, ..Lock::free() });
+        let mut revived = Lock::free();
+        (revived.own.writes, revived.end) = (1, lease);
+        return Ok(revived);
     }
     if lock.own.is_empty() {
         return Err(NotHeld::of(lock, Kind::Read));
@@ -25,7 +26,7 @@ pub fn renew(lock: &Lock, lease: End) -> Result<Lock, NotHeld> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::Mode;
+    use crate::core::{Holds, Mode};
 
     /// Others may have shortened the expiry of a lock below the end of a hold.
     #[test]
