@@ -226,14 +226,23 @@ func (g *Group) Moved(slot int, n *Node) {
 	}
 }
 
+// leaves is the node from which a slot moves to another one.
+func (g *Group) leaves(slot int, to *Node) (*Node, error) {
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	from := g.slots[slot]
+	if from == nil || from == to {
+		return nil, errors.New("the slot is there already")
+	}
+	return from, nil
+}
+
 // MoveSlot moves a slot key by key to another primary, as redis-cli does, and
 // calls half way between the moves of the keys.
 func (g *Group) MoveSlot(slot int, to *Node, half func()) error {
-	g.mutex.Lock()
-	from := g.slots[slot]
-	g.mutex.Unlock()
-	if from == nil || from == to {
-		return errors.New("the slot is there already")
+	from, err := g.leaves(slot, to)
+	if err != nil {
+		return err
 	}
 	text := strconv.Itoa(slot)
 	if _, err := to.Do("CLUSTER", "SETSLOT", text, "IMPORTING", g.id(from)); err != nil {
@@ -280,18 +289,16 @@ func (g *Group) MigratesSlots() bool {
 
 // MigrateSlot moves a slot atomically to another primary.
 func (g *Group) MigrateSlot(slot int, to *Node) error {
-	g.mutex.Lock()
-	from := g.slots[slot]
-	g.mutex.Unlock()
-	if from == nil || from == to {
-		return errors.New("the slot is there already")
+	from, err := g.leaves(slot, to)
+	if err != nil {
+		return err
 	}
 	text := strconv.Itoa(slot)
 	if _, err := from.Do("CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", text, text, "NODE", g.id(to)); err != nil {
 		return err
 	}
 	failed := ""
-	err := from.Until("the slot has moved", 20*time.Second, func() bool {
+	err = from.Until("the slot has moved", 20*time.Second, func() bool {
 		reply, _ := from.Do("CLUSTER", "GETSLOTMIGRATIONS")
 		jobs, _ := reply.([]any)
 		if len(jobs) == 0 {
