@@ -179,6 +179,8 @@ impl Locks for LockTxn<'_, '_> {
         let (terms, name) = (waiter.request.terms, waiter.request.name.clone());
         let places = waiter.places.clone();
         let outcome = guarded(|| {
+            // It ends here: if the waiter stayed after a panic, it would be granted a second hold.
+            let name = name;
             let owner = Owner::new(&name)?;
             if let [place] = places.as_slice() {
                 return self.on(&place.lock, |txn| {

@@ -103,6 +103,7 @@ fn armed(con: &mut Connection, calls: usize, lines: &[&str]) -> Vec<RedisResult<
 fn told(reply: RedisResult<Value>) -> Option<Value> {
     match reply {
         Ok(value) => Some(value),
+        Err(error) if error.is_timeout() => panic!("no reply"),
         // What is sent of a reply of several parts cannot be taken back.
         Err(error) if error.is_io_error() => None,
         Err(error) => {
