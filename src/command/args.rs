@@ -3,6 +3,10 @@
 use super::Error;
 use crate::core::Millis;
 use crate::ffi::Str;
+use smallvec::SmallVec;
+
+/// An option word. Those that there are need no allocation.
+pub type Word = SmallVec<[u8; 16]>;
 
 /// A cursor over the arguments of a command.
 pub struct Args<'a> {
@@ -88,8 +92,10 @@ impl<'a> Args<'a> {
     }
 
     /// The next argument, an option word, in upper case; None at the end.
-    pub fn word(&mut self) -> Option<Vec<u8>> {
-        self.take().map(|word| word.bytes().to_ascii_uppercase())
+    pub fn word(&mut self) -> Option<Word> {
+        let mut word = Word::from_slice(self.take()?.bytes());
+        word.make_ascii_uppercase();
+        Some(word)
     }
 
     /// Refuses arguments that remain.

@@ -135,14 +135,16 @@ impl LockTxn<'_, '_> {
         terms: Terms,
         tried_for: TriedFor,
     ) -> Result<Outcome, Error> {
-        match self.decide(owner, want, terms, tried_for)? {
-            Decision::Granted(plan) => {
-                Ok(Outcome::Granted(self.carry_out(owner, want, terms, &plan)?))
+        // `ref`: a plan is too large to move cheaply.
+        match self.decide(owner, want, terms, tried_for) {
+            Ok(Decision::Granted(ref plan)) => {
+                Ok(Outcome::Granted(self.carry_out(owner, want, terms, plan)?))
             }
-            Decision::Refused(refused, snapshot) => {
-                self.commit(&snapshot, owner, &snapshot.lock)?;
+            Ok(Decision::Refused(refused, ref snapshot)) => {
+                self.commit(snapshot, owner, &snapshot.lock)?;
                 Ok(Outcome::Refused(refused))
             }
+            Err(error) => Err(error),
         }
     }
 
@@ -212,9 +214,9 @@ impl LockTxn<'_, '_> {
         self.commit(snapshot, owner, after)?;
         if let Some(token) = *token {
             self.engine.store_token(self.store, owner, token);
-        } else if want != Want::Read && snapshot.lock.own.writes == 0 {
+        } else if want != Want::Read && snapshot.lock.own.writes == 0 && !snapshot.lock.is_free() {
             // The last writer may have ended without an event. Its token must not go to this
-            // writer.
+            // writer. That of a free lock is forgotten already.
             self.engine.forget_token(self.store);
         }
         if want != Want::Read && *reservation == Reservation::Own {

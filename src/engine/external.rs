@@ -103,7 +103,9 @@ impl Engine {
     /// are scheduled.
     pub fn begin_work(&mut self) {
         self.tracked.begin_work();
-        self.serve_delayed();
+        if self.returns.is_in_progress() {
+            self.serve_delayed();
+        }
     }
 
     /// Whether holds are bound to the connection of this client.

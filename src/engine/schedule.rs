@@ -58,7 +58,7 @@ impl Engine {
         if !keeps_last_owner {
             known.set_last_owner(None);
         }
-        if mode != Some(Mode::Write) {
+        if before == Before::Free || mode != Some(Mode::Write) {
             known.forget_token();
         }
         known.holds = u32::try_from(holds(known.holds.into())).unwrap_or(u32::MAX);

@@ -6,8 +6,8 @@ use std::cell::RefCell;
 use std::hash::BuildHasher;
 
 /// The number of strings in the cache, enough for some hundred locks in constant use. They take
-/// about 100 KB.
-const CAPACITY: usize = 1024;
+/// about 200 KB.
+const CAPACITY: usize = 2048;
 
 /// The length in bytes of the longest string in the cache. Clients choose the names, so a limit
 /// keeps the cache small.

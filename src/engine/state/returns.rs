@@ -65,6 +65,11 @@ impl Returns {
         self.in_progress = true;
     }
 
+    /// Whether holds are being returned.
+    pub fn is_in_progress(&self) -> bool {
+        self.in_progress
+    }
+
     /// Ends returning holds for now. Returns the locks whose queues were delayed.
     pub fn end(&mut self) -> Vec<LockId> {
         self.in_progress = false;
