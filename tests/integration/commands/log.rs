@@ -190,7 +190,8 @@ fn a_lock_that_was_held_for_long_is_told_when_it_is_free() {
     crowd.ok("WLOCK k a 100000");
     let mut next = crowd.waits("RLOCK k b 100000 BLOCK 0");
     let held = |crowd: &mut Crowd<'_>, lock: &str| int(&crowd.inspect(lock)["held"]);
-    wait_until("it is held for long", || held(&mut crowd, "k") >= 60);
+    // The log may tell some ms less than INSPECT, which reads another clock.
+    wait_until("it is held for long", || held(&mut crowd, "k") >= 65);
     crowd.gives("UNLOCK k a", 1);
     next.granted();
     assert_eq!(all_shown(&mut con), [] as [&str; 0]);
@@ -218,10 +219,10 @@ fn a_lock_that_was_held_for_long_is_told_when_it_is_free() {
         shown
     };
     wait_until("it has lapsed", || told(&mut con) == ["hold k a ", "lapse k a write"]);
-    assert!(entries(&mut con).iter().all(|entry| int(&entry["held"]) >= 80));
+    assert!(entries(&mut con).iter().all(|entry| int(&entry["held"]) >= 75));
     assert_ok(run(&mut con, "RWLOCK.LOG RESET"));
     crowd.ok("WLOCK k c 100000");
-    wait_until("it is held for long", || held(&mut crowd, "k") >= 60);
+    wait_until("it is held for long", || held(&mut crowd, "k") >= 65);
     crowd.gives("FORCEUNLOCK k", 1);
     assert_eq!(told(&mut con), ["forced k c write", "hold k c "]);
     assert!(entries(&mut con).iter().all(|entry| int(&entry["held"]) >= 60));
