@@ -2,7 +2,7 @@
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run run-cluster build install uninstall deb test model-test soak soak-planted reshard valgrind mutants engines test-engines test-deb test-redisson examples top bench bench-quick bench-docs bench-peers instructions fmt lint test-msrv lint-scripts test-docker fuzz miri
+.PHONY: help run run-cluster build install uninstall deb test model-test soak soak-planted reshard valgrind server-suites mutants engines test-engines test-deb test-redisson examples top bench bench-quick bench-docs bench-peers instructions fmt lint test-docs test-msrv lint-scripts test-docker fuzz miri
 
 # Builds the benchmark, then runs it on a server that is known to be supported.
 BENCH = scripts/setup.sh build server && RWLOCK_SERVER=$$(scripts/server.sh) && export RWLOCK_SERVER && \
@@ -63,6 +63,9 @@ test-deb: build ## Install the package on a clean system and use it (as root, on
 test-docker: ## Build the Dockerfile on Debian's own Rust and Redis, and use the image (as root, on Debian)
 	@scripts/test-docker.sh
 
+test-docs: ## Run the commands of README.md and docs/ that no other test runs
+	@scripts/test-docs.sh
+
 test-msrv: ## Build everything with the oldest Rust that Cargo.toml promises
 	@scripts/test-msrv.sh
 
@@ -74,6 +77,9 @@ reshard: ## Let cluster clients of three languages lock while slots move and nod
 
 valgrind: ## Run tests on servers under valgrind (ONLY="sessions:: waiting::")
 	@scripts/valgrind.sh
+
+server-suites: ## Run the suites of Redis and Valkey with the module and without (SUITES= ONLY=unit/multi)
+	@scripts/server-suites.sh
 
 test-redisson: ## Share locks with the real Redisson, and soak both (SOAK_SECONDS=60)
 	@scripts/test-redisson.sh

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Fetches the servers that the tests run on into engines/<name>, each with all
 # of its libraries, so that they run side by side on whatever Debian this is.
-# `engines.sh list` prints the names.
+# `engines.sh list` prints the names, `engines.sh table` also packages and suites of Debian.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -57,10 +57,16 @@ EOF
     mv "$work" "$engine"
 }
 
-if [ "${1:-}" = list ]; then
+case "${1:-}" in
+list)
     awk 'NF { print $1 }' <<<"$engines"
     exit
-fi
+    ;;
+table)
+    awk 'NF' <<<"$engines"
+    exit
+    ;;
+esac
 
 absent=$(while read -r name rest; do
     [ -z "$name" ] || [ -x "engines/$name/server" ] || echo "$name $rest"

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs what is missing. What is wanted: build, server, peers, deb, system, docker,
-# valgrind, fmt, clippy, shellcheck, actionlint.
+# valgrind, suites, fmt, clippy, shellcheck, actionlint.
 set -eu
 
 fail() {
@@ -51,6 +51,11 @@ for want; do
     valgrind)
         # It replaces functions of the C library, which it finds by their debug information.
         have valgrind || missing="$missing valgrind libc6-dbg"
+        ;;
+    suites)
+        have c++ || missing="$missing g++"
+        have make || missing="$missing make"
+        have tclsh || missing="$missing tcl"
         ;;
     docker) have buildah || missing="$missing buildah" ;;
     peers)

@@ -28,3 +28,9 @@ fn sized(size: usize) -> usize {
     // Miri is hundreds of times slower.
     size / shorter.unwrap_or(if cfg!(miri) { 500 } else { 1 })
 }
+
+/// The number of cases of a property, of this size and at least `least`. Miri tries four or more.
+#[cfg(test)]
+fn cases(size: usize, least: usize) -> u32 {
+    sized(size).max(if cfg!(miri) { 4 } else { least }) as u32
+}

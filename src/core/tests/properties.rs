@@ -1,6 +1,6 @@
 //! Properties of each rule, for any possible lock.
 
-use super::sized;
+use super::cases;
 use crate::core::{
     acquire, downgrade, release, renew, upgrade, End, Ends, Holds, Kind, Lock, Mode, NotHeld,
     Others, Refusal, Request, RequestError, Reservation, TooMany, Verdict, Which, MAX_READS,
@@ -103,7 +103,7 @@ fn successors(lock: &Lock, lease: End) -> Vec<Lock> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: sized(2048).max(100) as u32, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(2048, 100), failure_persistence: None, ..Default::default() })]
 
     #[test]
     fn the_holds_of_both_kinds_count(lock in lock()) {

@@ -1,8 +1,8 @@
 //! Random walks of three owners over one lock. After each step the rules and the model must
 //! have given the same reply, and must have the same holds.
 
+use super::cases;
 use super::model::Model;
-use super::sized;
 use super::world::{Step, World};
 use proptest::prelude::*;
 
@@ -33,7 +33,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: sized(4096).max(20) as u32, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(4096, 20), failure_persistence: None, ..Default::default() })]
 
     #[test]
     fn the_rules_and_the_model_agree(steps in steps()) {

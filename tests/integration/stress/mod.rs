@@ -7,6 +7,7 @@ mod fuzz;
 mod joint_fairness;
 mod listing;
 mod log_load;
+mod memory;
 mod panics;
 mod philosophers;
 mod thousand;
