@@ -85,9 +85,14 @@ else
     echo "test-redisson: NOT RUN: Redisson on Valkey: make engines fetches one" >&2
 fi
 
+start "$server"
+out=$logs/${versions%% *}
+scripts/readme.sh tests/redisson/Migration.java.in docs/migration.md >"$out/Migration.java"
+java -cp "$out/lib/*" "$out/Migration.java" | grep -x 'saved 1'
+stop
+
 if [ -n "${SOAK_OPERATIONS:-}" ] || [ "${SOAK_SECONDS:-60}" != 0 ]; then
     start "$server"
-    out=$logs/${versions%% *}
     java -cp "$out/test-classes:$out/lib/*" Soak
     stop
 fi

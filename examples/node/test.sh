@@ -11,8 +11,9 @@ for program in readme readme-using; do
     "$here/../../scripts/readme.sh" "$here/$program.mjs.in" >"$program.mjs"
 done
 node readme.mjs
+# Older ones cannot read `await using`.
 if node --check readme-using.mjs 2>/dev/null; then
     node readme-using.mjs
 else
-    echo "NOT RUN: the block of README.md with await using: it needs Node.js 24"
+    npx --yes --package node@24 node readme-using.mjs
 fi

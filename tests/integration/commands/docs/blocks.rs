@@ -6,6 +6,8 @@
 use std::fs;
 use std::path::Path;
 
+use support::{Builder, Server};
+
 use super::{folders_in, markdown_in, read};
 
 /// A block that is set off by ``` lines.
@@ -88,21 +90,91 @@ fn is_run(page: &str, block: &Block) -> bool {
         }
         // Below.
         "xml" => page == "examples/java/README.md",
+        "java" if page == "docs/migration.md" => {
+            let programs = ["examples/java/Migration.java.in", "tests/redisson/Migration.java.in"];
+            programs.iter().any(|path| has_place(&file(path), block.number))
+        }
         "bash" | "c" | "go" | "java" | "js" | "rust" => {
             let Some(folder) = page.strip_suffix("README.md") else {
                 return false;
             };
-            let place = format!(" BLOCK {}", block.number);
             let files = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(folder));
             files.expect("list a folder").any(|file| {
                 let path = file.expect("list a folder").path();
                 let is_program = path.extension().is_some_and(|extension| extension == "in");
-                let has_place = |line: &str| line.trim_end_matches(" */").ends_with(&place);
-                is_program && read(&path).lines().any(has_place)
+                is_program && has_place(&read(&path), block.number)
             })
         }
         _ => false,
     }
+}
+
+/// Whether a program has a place for the block with this number.
+fn has_place(program: &str, number: usize) -> bool {
+    let place = format!(" BLOCK {number}");
+    program.lines().any(|line| line.trim_end_matches(" */").ends_with(&place))
+}
+
+/// What runs the lines that a page indents, by how they begin: a file, and what in it does.
+const LINES: [(&str, &str, &str); 16] = [
+    ("git clone ", "scripts/test-docs.sh", "command_of README.md 'git clone'"),
+    ("make run ", "scripts/test-docs.sh", "command_of README.md 'make run'"),
+    ("redis_exporter ", "scripts/test-docs.sh", "command_of docs/monitoring.md redis_exporter"),
+    ("read -rs ", "scripts/test-docs.sh", "command_of docs/monitoring.md 'read -rs'"),
+    ("make top ", "scripts/test-docs.sh", "command_of docs/monitoring.md 'make top'"),
+    ("sysctl ", "scripts/test-docs.sh", "command_of docs/operations.md sysctl"),
+    ("make build", "Makefile", "test-deb: build"),
+    ("sudo make install ", "scripts/test-deb.sh", "scripts/install.sh install"),
+    // The page that tells of them is what they write.
+    ("make bench", "Makefile", "bench-docs: ##"),
+    ("apt install ./target/deb/", "scripts/test-deb.sh", "dpkg -i /redis-rwlock.deb"),
+    ("grep -q '^loadmodule", "scripts/test-deb.sh", "/^    grep -q /"),
+    ("systemctl restart ", "scripts/test-deb.sh", "service redis-server restart"),
+    ("docker ", "scripts/test-docker.sh", "as `docker run -v` starts it"),
+    ("redis> CLIENT LIST ", "tests/integration/monitoring/pages.rs", "redis> CLIENT LIST ID 7"),
+    ("id=7 ", "tests/integration/monitoring/pages.rs", "begins_as_the_page_shows"),
+    ("rwlock: not loaded: ", "src/server/version.rs", "and this server is {found}"),
+];
+
+/// The lines of a page that are indented by four spaces, apart from those between ``` lines.
+fn indented(page: &str) -> Vec<String> {
+    let (mut is_code, mut follows_blank, mut lines) = (false, true, Vec::new());
+    for line in page.lines() {
+        is_code ^= line.trim_start().starts_with("```");
+        let indented = line.strip_prefix("    ").filter(|_| !is_code && follows_blank);
+        lines.extend(indented.map(str::to_owned));
+        follows_blank = line.is_empty() || indented.is_some();
+    }
+    lines
+}
+
+#[test]
+fn indented_lines_are_run_too() {
+    let mut pages = pages();
+    pages.retain(|page| page == "README.md" || page.starts_with("docs/"));
+    let (mut arguments, mut settings) = (Vec::new(), Vec::new());
+    for page in pages {
+        for line in indented(&file(&page)) {
+            if let Some(rest) = line.strip_prefix("loadmodule /usr/lib/redis/modules/librwlock.so")
+            {
+                arguments.push(rest.trim().to_owned());
+            } else if let Some((name, value)) =
+                line.split_once(' ').filter(|(name, _)| name.starts_with("rwlock."))
+            {
+                settings.push((name.to_owned(), value.to_owned()));
+            } else {
+                let by = LINES.iter().find(|(start, ..)| line.starts_with(start));
+                let (_, path, how) = by.unwrap_or_else(|| panic!("{page}: nothing runs {line:?}"));
+                assert!(file(path).contains(how), "{path} does not contain {how:?}");
+            }
+        }
+    }
+    assert!(arguments.len() >= 3 && settings.len() >= 2, "{arguments:?} {settings:?}");
+    for arguments in arguments {
+        Server::builder().module_arguments(arguments).start();
+    }
+    let with = |server: Builder, (name, value)| server.config(name, value);
+    settings.into_iter().fold(Server::builder(), with).start();
 }
 
 #[test]
