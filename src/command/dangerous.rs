@@ -30,7 +30,7 @@ pub fn count_or_reset(
 /// Fails if the user may not run the module's command that is `@dangerous`, FORCEUNLOCK. The keys
 /// that the user may use do not matter. `word`: the word in lower case, for the error.
 fn require_dangerous(ctx: Ctx<'_>, word: &'static str) -> Result<(), Error> {
-    match ctx.user().may_run(ForceUnlock::DOCS.name) {
+    match ctx.may_run(ForceUnlock::DOCS.name) {
         true => Ok(()),
         false => Err(Error::NotPermitted(word)),
     }

@@ -1,6 +1,6 @@
 //! ACL: the categories of the commands, and the key permissions of the user that runs a command.
 
-use super::{api, CommandDocs, Ctx, Str, Text};
+use super::{api, CallReply, CommandDocs, Ctx, Str, Text};
 use redis_module::raw;
 use std::ffi::{c_int, CString};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -72,29 +72,33 @@ impl<'a> Ctx<'a> {
 
     /// The ACL rules of each user, one line for each.
     fn acl_list(self) -> Vec<Vec<u8>> {
-        // SAFETY: the context lives as long as `self`. `c` stands for one C string. The reply
-        // owns its elements and texts, which are copied before it is freed.
-        unsafe {
-            let reply = api!(RedisModule_Call)(
-                self.raw(),
-                c"ACL".as_ptr(),
-                c"c".as_ptr(),
-                c"LIST".as_ptr(),
-            );
-            if reply.is_null() {
-                return Vec::new();
+        let Some(CallReply::List(users)) = self.call(c"ACL", c"LIST", &[]) else {
+            return Vec::new();
+        };
+        let rules = |user| match user {
+            CallReply::Text(rules) => Some(rules),
+            _ => None,
+        };
+        users.into_iter().filter_map(rules).collect()
+    }
+
+    /// Whether the user that runs the command may run this one too, which takes one key, without
+    /// regard to keys. No module function tells: the one for commands checks the keys as well, and
+    /// newer servers refuse a command without its key
+    /// ([redis#14847](https://github.com/redis/redis/pull/14847), also in Debian's Redis 8.0.2).
+    pub fn may_run(self, command: &str) -> bool {
+        let Some(user) = self.user_name() else {
+            return true;
+        };
+        // The server tells of the key only if the command is allowed. A key that nobody can guess
+        // is not in the name of the user or of a command.
+        let key = unguessable();
+        let words = [user.bytes(), command.as_bytes(), key.as_bytes()];
+        match self.call(c"ACL", c"DRYRUN", &words) {
+            Some(CallReply::Text(answer)) => {
+                answer == b"OK" || String::from_utf8_lossy(&answer).contains(&key)
             }
-            let users = api!(RedisModule_CallReplyLength)(reply);
-            let rules = |at| {
-                let mut len = 0;
-                let user = api!(RedisModule_CallReplyArrayElement)(reply, at);
-                let text = api!(RedisModule_CallReplyStringPtr)(user, &mut len);
-                (!text.is_null())
-                    .then(|| std::slice::from_raw_parts(text.cast::<u8>(), len).to_vec())
-            };
-            let all = (0..users).filter_map(rules).collect();
-            api!(RedisModule_FreeCallReply)(reply);
-            all
+            _ => false,
         }
     }
 
@@ -161,18 +165,13 @@ impl User<'_> {
     /// find out, this asks for a key that begins like it and ends in a number that nobody can
     /// guess. So a rule for single names, or for names with a certain end, does not allow it.
     pub fn may_read_all_from(&self, beginning: &[u8]) -> bool {
-        let end = RandomState::new().build_hasher().finish();
-        self.may_read(&[beginning, format!("{end:016x}").as_bytes()].concat())
+        self.may_read(&[beginning, unguessable().as_bytes()].concat())
     }
+}
 
-    /// Whether the user may run this command, without regard to keys.
-    pub fn may_run(&self, command: &str) -> bool {
-        match self {
-            User::Anybody => true,
-            User::Named(user) => user.may_run(&Text::new(command.as_bytes())),
-            User::Nobody => false,
-        }
-    }
+/// A text that nobody can guess.
+fn unguessable() -> String {
+    format!("{:016x}", RandomState::new().build_hasher().finish())
 }
 
 /// The handle of a user, valid while the command runs.
@@ -185,15 +184,6 @@ impl Named<'_> {
         // outlive the command.
         let status =
             unsafe { api!(RedisModule_ACLCheckKeyPermissions)(self.0, key.raw(), reading) };
-        status == raw::REDISMODULE_OK as c_int
-    }
-
-    fn may_run(&self, command: &Str) -> bool {
-        let mut words = [command.raw()];
-        // SAFETY: as above. The server reads one word, the name of the command. It finds no keys
-        // behind the name, so it checks none.
-        let status =
-            unsafe { api!(RedisModule_ACLCheckCommandPermissions)(self.0, words.as_mut_ptr(), 1) };
         status == raw::REDISMODULE_OK as c_int
     }
 }

@@ -1,6 +1,6 @@
 //! The context of a running command.
 
-use super::{api, log, Str, Text};
+use super::{api, log, CallReply, Str, Text};
 use redis_module::raw;
 use std::ffi::{c_char, c_int, c_void, CStr};
 use std::marker::PhantomData;
@@ -184,33 +184,13 @@ impl<'a> Ctx<'a> {
         if unsafe { api!(RedisModule_GetClientId)(self.raw()) } == 0 {
             return None;
         }
-        let ids: Vec<Text> =
-            clients.iter().map(|id| Text::new(id.to_string().as_bytes())).collect();
-        let args: Vec<&Str> = ids.iter().map(|id| &**id).collect();
-        // SAFETY: the context lives as long as `self`. `c` stands for a C string, `v` for an
-        // array of strings, which `&Str` is laid out as, and its length. The text is copied
-        // before the reply, which owns it, is freed.
-        let lines = unsafe {
-            let reply = api!(RedisModule_Call)(
-                self.raw(),
-                c"CLIENT".as_ptr(),
-                c"ccv".as_ptr(),
-                c"LIST".as_ptr(),
-                c"ID".as_ptr(),
-                args.as_ptr(),
-                args.len(),
-            );
-            if reply.is_null() {
-                return None;
-            }
-            let mut len = 0;
-            let text = api!(RedisModule_CallReplyStringPtr)(reply, &mut len);
-            let lines =
-                (!text.is_null()).then(|| std::slice::from_raw_parts(text.cast(), len).to_vec());
-            api!(RedisModule_FreeCallReply)(reply);
-            lines
-        };
-        Some(String::from_utf8_lossy(&lines?).into_owned())
+        let ids: Vec<String> = clients.iter().map(u64::to_string).collect();
+        let mut words: Vec<&[u8]> = vec![b"ID"];
+        words.extend(ids.iter().map(|id| id.as_bytes()));
+        match self.call(c"CLIENT", c"LIST", &words)? {
+            CallReply::Text(lines) => Some(String::from_utf8_lossy(&lines).into_owned()),
+            _ => None,
+        }
     }
 
     /// Closes the connection of a client, if it still exists.

@@ -20,6 +20,7 @@
 mod access;
 mod alloc;
 mod block;
+mod call;
 mod cluster;
 mod command;
 mod config;
@@ -44,7 +45,7 @@ mod timer;
 pub use access::User;
 pub use alloc::ServerAlloc;
 pub use block::{Blocked, BlockedId, OnBlocked};
-pub use cluster::CallReply;
+pub use call::CallReply;
 pub use command::{Arg, ArgKind, CommandDocs, KeyUse, Keys, Run};
 pub use config::{ConfigKind, OnConfig};
 pub use ctx::{Ctx, Version};

@@ -426,3 +426,12 @@ fn a_replica_has_its_own_list_and_may_reset_it() {
     waiter.fails("UNBLOCKED");
     assert_eq!(rows(&mut crowd.con), ["k 0 2 1 0"]);
 }
+
+#[test]
+fn without_acl_nobody_may_reset() {
+    let server = Server::builder().config("rename-command", "ACL hidden").start();
+    let mut con = server.connection();
+    assert_error(call!(con, "RWLOCK.HOTLOCKS", "RESET"), "NOPERM");
+    assert_error(call!(con, "RWLOCK.LOG", "RESET"), "NOPERM");
+    assert_eq!(list(call!(con, "RWLOCK.HOTLOCKS")), []);
+}
