@@ -1,8 +1,7 @@
-//! Information about the cluster, and about the connection of a client.
+//! Information about the cluster.
 
 use super::{api, CallReply, Ctx};
 use redis_module::raw;
-use std::ffi::c_int;
 
 impl Ctx<'_> {
     /// The reply to CLUSTER SHARDS; None: the server gives none, for example because the command
@@ -27,22 +26,5 @@ impl Ctx<'_> {
             let len = raw::REDISMODULE_NODE_ID_LEN as usize;
             (!id.is_null()).then(|| std::slice::from_raw_parts(id.cast(), len).to_vec())
         }
-    }
-
-    /// Whether a client is connected by TLS.
-    pub fn is_tls(self, client: u64) -> bool {
-        let mut info = raw::RedisModuleClientInfo {
-            version: u64::from(raw::REDISMODULE_CLIENTINFO_VERSION),
-            flags: 0,
-            id: 0,
-            addr: [0; 46],
-            port: 0,
-            db: 0,
-        };
-        let into = std::ptr::from_mut(&mut info).cast();
-        // SAFETY: `info` says its version, so the server writes no more than it has room for.
-        let status = unsafe { api!(RedisModule_GetClientInfoById)(into, client) };
-        let tls = u64::from(raw::REDISMODULE_CLIENTINFO_FLAG_SSL);
-        status == raw::REDISMODULE_OK as c_int && info.flags & tls != 0
     }
 }

@@ -1,11 +1,10 @@
 //! The context of a running command.
 
-use super::{api, log, CallReply, Str, Text};
+use super::{api, log, Str};
 use redis_module::raw;
-use std::ffi::{c_char, c_int, c_void, CStr};
+use std::ffi::{c_char, c_int, CStr};
 use std::marker::PhantomData;
-use std::ptr::{null_mut, NonNull};
-use std::sync::OnceLock;
+use std::ptr::NonNull;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The option of a module that keeps what it knows right while slots move atomically
@@ -145,60 +144,6 @@ impl<'a> Ctx<'a> {
         tell.is_some()
     }
 
-    /// The id of the client that runs the command. None: there is no client, for example because
-    /// another module calls the command, or the server loads an AOF.
-    pub fn client_id(self) -> Option<u64> {
-        // SAFETY: the context lives as long as `self`. With null the server only says whether
-        // it has the client.
-        unsafe {
-            let id = api!(RedisModule_GetClientId)(self.raw());
-            let known = api!(RedisModule_GetClientInfoById)(null_mut(), id);
-            (known == raw::REDISMODULE_OK as c_int).then_some(id)
-        }
-    }
-
-    /// The name of a client's connection, as CLIENT SETNAME set it. Empty: it has none, or the client
-    /// is gone. Redis before 7.0.3 cannot tell, there it is always empty.
-    pub fn client_name(self, id: u64) -> Vec<u8> {
-        // SAFETY: nothing writes to the pointer after the load. The context lives as long as `self`,
-        // and the reference to the string is the caller's.
-        let name = unsafe {
-            raw::RedisModule_GetClientNameById
-                .and_then(|name_of| Text::adopt(name_of(self.raw(), id)))
-        };
-        name.map_or(Vec::new(), |name| name.bytes().to_vec())
-    }
-
-    /// The client among `clients` that called the running script; None: none of them. To be called
-    /// only while a script runs. The module API has no function for it, so this reads CLIENT LIST:
-    /// it shows memory for arguments only for a client that runs a command, or that has sent a part
-    /// of its next command.
-    pub fn script_caller(self, clients: &[u64]) -> Option<u64> {
-        caller_in(&self.client_list(clients)?)
-    }
-
-    /// The lines of CLIENT LIST about these clients. None also when the context has no client, as
-    /// after the client of an answer is gone: the server would crash in a call of a command.
-    fn client_list(self, clients: &[u64]) -> Option<String> {
-        // SAFETY: the context lives as long as `self`.
-        if unsafe { api!(RedisModule_GetClientId)(self.raw()) } == 0 {
-            return None;
-        }
-        let ids: Vec<String> = clients.iter().map(u64::to_string).collect();
-        let mut words: Vec<&[u8]> = vec![b"ID"];
-        words.extend(ids.iter().map(|id| id.as_bytes()));
-        match self.call(c"CLIENT", c"LIST", &words)? {
-            CallReply::Text(lines) => Some(String::from_utf8_lossy(&lines).into_owned()),
-            _ => None,
-        }
-    }
-
-    /// Closes the connection of a client, if it still exists.
-    pub fn close_client(self, id: u64) {
-        // SAFETY: the context lives as long as `self`.
-        unsafe { api!(RedisModule_DeauthenticateAndCloseClient)(self.raw(), id) };
-    }
-
     /// Whether the server is a node of a cluster. This does not change while the server runs.
     pub fn is_cluster(self) -> bool {
         // SAFETY: the context lives as long as `self`.
@@ -221,38 +166,6 @@ impl<'a> Ctx<'a> {
     /// Writes a line to the server's log, at level `notice`.
     pub fn notice(self, line: &str) {
         log::write(self.raw(), c"notice", line);
-    }
-
-    /// The address of a client as CLIENT LIST shows it; None: the server has no such client.
-    ///
-    /// Valkey 9.1 also finds the clients of scripts and modules by their ids. They have no
-    /// connection, and the server would crash when asked for its address. So there this reads
-    /// CLIENT LIST, which leaves them out and takes some µs.
-    pub fn client_address(self, id: u64) -> Option<String> {
-        if finds_clients_without_connection() {
-            let lines = self.client_list(&[id])?;
-            return field(lines.lines().next()?, "addr").map(str::to_owned);
-        }
-        let mut info = raw::RedisModuleClientInfo {
-            version: u64::from(raw::REDISMODULE_CLIENTINFO_VERSION),
-            flags: 0,
-            id: 0,
-            addr: [0; 46],
-            port: 0,
-            db: 0,
-        };
-        // SAFETY: `info` is a struct of the version that it says, and the server writes into it
-        // only for this call.
-        let found = unsafe { api!(RedisModule_GetClientInfoById)((&raw mut info).cast(), id) };
-        if found != raw::REDISMODULE_OK as c_int {
-            return None;
-        }
-        let bytes = info.addr.map(|byte| byte as u8);
-        let address = CStr::from_bytes_until_nul(&bytes).ok()?.to_string_lossy();
-        Some(match address.contains(':') {
-            true => format!("[{address}]:{}", info.port),
-            false => format!("{address}:{}", info.port),
-        })
     }
 
     /// Declares the options of the module:
@@ -323,37 +236,6 @@ impl<'a> Ctx<'a> {
     }
 }
 
-/// Finds the client that runs a script in the lines of CLIENT LIST.
-fn caller_in(lines: &str) -> Option<u64> {
-    const RUN_SCRIPTS: [&str; 4] = ["eval", "evalsha", "fcall", "exec"];
-    lines.lines().find_map(|line| {
-        let field = |name| field(line, name);
-        let is_script = RUN_SCRIPTS.contains(&field("cmd")?);
-        let executes = field("argv-mem")? != "0" && !field("flags")?.contains('b');
-        field("id")?.parse().ok().filter(|_| is_script && executes)
-    })
-}
-
-/// The value of a field in a line of CLIENT LIST.
-fn field<'l>(line: &'l str, name: &str) -> Option<&'l str> {
-    line.split(' ').find_map(|field| field.strip_prefix(name)?.strip_prefix('='))
-}
-
-/// Whether the server may find a client without a connection by its id. Valkey 9.1 does, and has
-/// this function, which Valkey 8.1 and Redis do not have.
-fn finds_clients_without_connection() -> bool {
-    static FOUND: OnceLock<bool> = OnceLock::new();
-    *FOUND.get_or_init(|| {
-        let mut found: *mut c_void = null_mut();
-        let name = c"ValkeyModule_ACLCheckKeyPrefixPermissions".as_ptr();
-        // SAFETY: nothing writes to the pointer after the load. The server writes a function's
-        // address into `found`, or nothing.
-        unsafe {
-            raw::RedisModule_GetApi.is_some_and(|get| get(name, (&raw mut found).cast()) == 0)
-        }
-    })
-}
-
 /// The state of the server, and of the command or the callback that runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Situation {
@@ -369,21 +251,4 @@ pub struct Situation {
     /// policy this is always false, because a command evicts before it runs. That includes the rare
     /// case that the server finds nothing to evict.
     pub out_of_memory: bool,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_caller_of_a_script_is_the_one_that_executes_one() {
-        let idle = "id=1 addr=a:1 flags=N argv-mem=0 cmd=eval user=default\n";
-        let waits = "id=2 addr=a:2 flags=b argv-mem=22 cmd=exec user=default\n";
-        let reads = "id=3 addr=a:3 flags=N argv-mem=22 cmd=get user=default\n";
-        let runs = "id=4 addr=a:4 flags=N argv-mem=10 cmd=evalsha user=default\n";
-        assert_eq!(caller_in(&[idle, waits, reads].concat()), None);
-        assert_eq!(caller_in(&[idle, waits, reads, runs].concat()), Some(4));
-        assert_eq!(caller_in(""), None);
-        assert_eq!(caller_in("nothing of the kind\n"), None);
-    }
 }

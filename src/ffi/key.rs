@@ -152,6 +152,23 @@ impl Key<'_> {
         }
     }
 
+    /// Sets two fields of a hash, which costs less than one after the other. Otherwise like
+    /// [`Key::hash_set`].
+    pub fn hash_set_two(&mut self, [(field, value), (other, its)]: [(&Str, &Str); 2]) {
+        // SAFETY: as in `hash_set`.
+        unsafe {
+            api!(RedisModule_HashSet)(
+                self.raw(),
+                raw::REDISMODULE_HASH_NONE as c_int,
+                field.raw(),
+                value.raw(),
+                other.raw(),
+                its.raw(),
+                null_mut::<raw::RedisModuleString>(),
+            );
+        }
+    }
+
     /// The bytes of a string; empty: the key does not exist.
     pub fn string(&self) -> &[u8] {
         let mut len = 0;

@@ -21,6 +21,7 @@ mod access;
 mod alloc;
 mod block;
 mod call;
+mod client;
 mod cluster;
 mod command;
 mod config;

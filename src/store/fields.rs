@@ -65,8 +65,12 @@ impl<'a> Fields<'a> {
         if !self.set.is_empty() {
             args.push(key);
             for (field, value) in &self.set {
-                hash.hash_set(field.str(), Some(value.str()));
                 args.extend_from_slice(&[field.str(), value.str()]);
+            }
+            match args[1..] {
+                // A new lock.
+                [mode, its, field, count] => hash.hash_set_two([(mode, its), (field, count)]),
+                _ => args[1..].chunks_exact(2).for_each(|set| hash.hash_set(set[0], Some(set[1]))),
             }
             out.propagate(Plain::HSet, &args);
         }
