@@ -13,7 +13,7 @@ pub enum Holder {
     Anybody,
     /// Nobody holds it.
     Nobody,
-    /// Nobody but this owner holds it.
+    /// This owner writes, and nobody else holds it.
     Only(OwnerId),
 }
 

@@ -107,8 +107,9 @@ impl<L: Clone + Eq + Hash, R> WaitList<L, R> {
         self.queues.get(lock).map(Box::as_ref)
     }
 
-    /// Notes who may hold a lock, if it has waiters. Needed after each commit. After an external
-    /// change it is [`Holder::Anybody`].
+    /// Notes who may hold a lock, if it has waiters. Needed after each commit, and before the lock's
+    /// queue is served after a lapse. After an external change it is [`Holder::Anybody`]. While a
+    /// lock has a writer, its queue is not served.
     pub fn set_holder<Q: Equivalent<L> + Hash + ?Sized>(&mut self, lock: &Q, holder: Holder) {
         if let Some((lock, queue)) = self.queues.get_key_value_mut(lock) {
             if queue.holder != holder {

@@ -2,7 +2,7 @@
 
 use super::deadlock::break_circles;
 use super::queue::joins;
-use super::{Attempt, Ended, Locks, OwnerId, WaiterId, Want};
+use super::{Attempt, Ended, Locks, OwnerId, Place, WaiterId, Want};
 use smallvec::SmallVec;
 
 /// The owners that were granted a hold.
@@ -68,7 +68,11 @@ fn serve_in_order<S: Locks>(
     let mut last_granted = None;
     // The last joint reader that waits for another lock, and that other readers may pass.
     let mut passed = 0;
-    while locks.waits().queue(lock).is_some() {
+    while let Some(queue) = locks.waits().queue(lock) {
+        // A writer keeps all other owners out.
+        if queue.only_holder().is_some_and(|writer| queue.of_owner(writer).next().is_none()) {
+            break;
+        }
         let (mode, reserved) = locks.standing(lock)?;
         let policy = locks.waits().rules.policy;
         let queue = locks.waits().queue(lock);
@@ -113,8 +117,21 @@ fn is_joint<S: Locks>(locks: &S, id: WaiterId) -> bool {
     locks.waits().get(id).is_some_and(|waiter| waiter.is_joint())
 }
 
+/// Whether a joint waiter waits for a lock that another owner is known to write. The service of
+/// that lock's queue tries the waiter when the writer is gone.
+fn is_kept_out<S: Locks>(locks: &S, id: WaiterId) -> bool {
+    let waits = locks.waits();
+    waits.get(id).filter(|waiter| waiter.is_joint()).is_some_and(|waiter| {
+        let writer = |place: &Place<S::Lock>| waits.queue(&place.lock)?.only_holder();
+        waiter.places.iter().filter_map(writer).any(|writer| *writer != waiter.owner)
+    })
+}
+
 /// Tries to grant a waiter. If its wait ends, it leaves the list and gets its answer.
 fn attempt<S: Locks>(locks: &mut S, id: WaiterId, rest: &mut Rest<S::Lock>) -> Attempt<(), ()> {
+    if is_kept_out(locks, id) {
+        return Attempt::NotYet;
+    }
     let (end, attempt) = match locks.attempt(id) {
         Attempt::NotYet => return Attempt::NotYet,
         Attempt::Granted(grant) => (Ended::Granted(grant), Attempt::Granted(())),

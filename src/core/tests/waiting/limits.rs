@@ -4,7 +4,7 @@ use super::circles;
 use super::rules::check;
 use super::step::{Reply, Request, Step};
 use super::world::{listed, name, Client, Place, Waiter, World};
-use crate::core::wait::{self, circle_through, suspects, Denied};
+use crate::core::wait::{self, circle_through, suspects, Denied, Holder};
 use crate::core::{Policy, WaiterId, Want};
 
 /// Begins to wait, whatever the rules of granting say.
@@ -147,6 +147,7 @@ fn all_waiters_of_a_key_that_is_no_lock_get_the_error() {
         assert_eq!(world.step(step), Some(Reply::Waiting));
     }
     world.locks[0].is_no_lock = true;
+    world.waits.set_holder(&0, Holder::Anybody);
     wait::serve(&mut world, &0);
     let failed = [1, 2, 3].map(|id| (id, Reply::WrongType));
     assert_eq!(world.answers, failed);

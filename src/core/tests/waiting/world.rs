@@ -340,6 +340,7 @@ impl World {
     /// Serves the queue if that is due. The engine does the same before each command.
     fn catch_up(&mut self, place: Place) {
         if std::mem::take(&mut self.locks[place].due) {
+            self.note_holder(place);
             wait::serve(self, &place);
         }
     }
