@@ -92,7 +92,17 @@ impl OnServer {
             Mover::new("rwlock WLOCK, one by one", self.module(true), *b":1", one_by_one),
             Mover::new("Redisson's Lua, one by one", redisson, *b":1", one_by_one),
             self.polled(con, locks),
+            self.nothing(),
         ]
+    }
+
+    /// No lock: SET and DEL of a key that no other client uses. What any two requests cost.
+    fn nothing(&self) -> Mover {
+        let contender = self.contender("", b"+OK", [&["set", "del"]; 2], |_, _| unreachable!());
+        Mover::new("SET and DEL, no lock", contender, *b":1", |_, _, number| {
+            let (key, lease) = (owner(number), DEFAULT_LEASE.to_string());
+            at_once(packed(["SET", &key, "1", "PX", &lease]), packed(["DEL", &key]))
+        })
     }
 
     /// This module: one command takes all, one gives all back.
