@@ -4,6 +4,8 @@
 # `engines.sh list` prints the names, `engines.sh table` also packages and suites of Debian.
 set -eu
 cd "$(dirname "$0")/.."
+# shellcheck source=own-apt.sh
+. scripts/own-apt.sh
 
 engines='
 redis-7.0        redis-server   bookworm
@@ -18,19 +20,8 @@ fetch() {
     local work=$PWD/engines/.$1 engine=engines/$1 package=$2 apt packages root ld lib
     shift 2
     rm -rf "$work"
-    mkdir -p "$work"/{lists/partial,cache/archives/partial,debs,root}
-
-    # An apt of its own, on which nothing is installed: it finds all that the
-    # server needs, and the system's own state is neither asked nor touched.
-    : >"$work/status"
-    for suite; do
-        echo "deb [arch=$(dpkg --print-architecture) target=Packages signed-by=$keyring] $mirror $suite main"
-    done >"$work/sources"
-    apt=(apt-get -q -o Dir::Etc::SourceList="$work/sources" -o Dir::Etc::SourceParts=/dev/null
-        -o Dir::State::Lists="$work/lists" -o Dir::State::Status="$work/status"
-        -o Dir::Cache="$work/cache" -o APT::Sandbox::User=root
-        -o APT::Update::Error-Mode=any -o Acquire::Retries=3)
-    "${apt[@]}" update
+    mkdir -p "$work"/{debs,root}
+    own_apt "$work" deb "$mirror" "$@"
     packages=$("${apt[@]}" install --simulate --no-install-recommends "$package" |
         sed -nE 's/^Inst ((lib|lua|zlib|redis|valkey)[^ ]*).*/\1/p')
     # shellcheck disable=SC2086 # a list of words
@@ -73,7 +64,6 @@ absent=$(while read -r name rest; do
 done <<<"$engines")
 [ -n "$absent" ] || exit 0
 
-keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 mirror=$(scripts/mirror.sh) || :
 if [ ! -r "$keyring" ] || [ -z "$mirror" ]; then
     echo "engines: MISSING $(awk '{ printf "%s ", $1 }' <<<"$absent")(they are fetched from Debian's archive, and this system has no apt sources for it)" >&2

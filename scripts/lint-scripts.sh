@@ -14,7 +14,7 @@ not_run() {
 }
 
 if scripts/setup.sh shellcheck; then
-    mapfile -t scripts < <(grep -rlE --exclude='*.md' '^#!.*[/ ](ba)?sh$' .ci scripts examples packaging tests)
+    mapfile -t scripts < <(grep -rlE --exclude='*.md' '^#!.*[/ ](ba)?sh$|^# shellcheck shell=bash$' .ci scripts examples packaging tests)
     (set -x && shellcheck --external-sources --source-path=SCRIPTDIR "${scripts[@]}")
 else
     not_run "the shell scripts: no shellcheck"

@@ -19,7 +19,8 @@ not_run() {
     exit 3
 }
 
-keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+# shellcheck source=own-apt.sh
+. scripts/own-apt.sh
 mirror=$(scripts/mirror.sh) || :
 if [ ! -r "$keyring" ] || [ -z "$mirror" ]; then
     not_run "the sources come from Debian's archive, and this system has no apt sources for it"
@@ -29,23 +30,13 @@ module=$(scripts/module.sh)
 mkdir -p "${CARGO_TARGET_DIR:-target}/server-suites"
 work=$(cd "${CARGO_TARGET_DIR:-target}/server-suites" && pwd)
 
-# fetch <package> <Debian's suite> <folder>: an apt of its own, which neither asks nor touches the
-# system's state.
+# fetch <package> <Debian's suite> <folder>
 fetch() {
-    local folder=$3 state=$3.apt
+    local folder=$3 state=$3.apt apt
     rm -rf "$folder" "$state"
-    mkdir -p "$folder" "$state"/{lists/partial,cache/archives/partial}
-    : >"$state/status"
-    echo "deb-src [signed-by=$keyring] $mirror $2 main" >"$state/sources"
-    (
-        cd "$state"
-        apt=(apt-get -q -o Dir::Etc::SourceList="$state/sources" -o Dir::Etc::SourceParts=/dev/null
-            -o Dir::State::Lists="$state/lists" -o Dir::State::Status="$state/status"
-            -o Dir::Cache="$state/cache" -o APT::Sandbox::User=root
-            -o APT::Update::Error-Mode=any -o Acquire::Retries=3)
-        "${apt[@]}" update
-        "${apt[@]}" source --download-only "$1"
-    )
+    mkdir -p "$folder"
+    own_apt "$state" deb-src "$mirror" "$2"
+    (cd "$state" && "${apt[@]}" source --download-only "$1")
     tar -xzf "$state"/*.orig.tar.gz -C "$folder" --strip-components=1
     make -C "$folder" -j"$(nproc)"
     # Each server that a test starts calls this before the test does.
