@@ -285,6 +285,7 @@ impl LockTxn<'_, '_> {
         for ((lock, want), Standing { lock: snapshot, refused }) in all {
             let reserved = refused.as_ref().and_then(|obstacle| obstacle.reserved);
             self.on(lock, |txn| {
+                txn.engine.note_committed(txn.store.lock(), owner.bytes(), snapshot);
                 txn.began_to_wait(id, want, snapshot);
                 txn.schedule_for_waiter(reserved);
                 Ok(())

@@ -11,6 +11,7 @@ use super::schedule::Reschedule;
 use super::state::Event;
 use super::tracking::GivenUp;
 use super::{Engine, Error};
+use crate::core::wait::Holder;
 use crate::core::{Announcement, End, Lock, Mode, NotHeld, Want};
 use crate::ffi::{Access, Ctx, Str, Text};
 use crate::store::{self, LockRef, Owner, ReadScope, Snapshot, Store, What};
@@ -169,20 +170,21 @@ impl LockTxn<'_, '_> {
     /// Reads the whole lock: removes and announces what has lapsed, schedules the next refresh and
     /// serves the queue.
     pub fn refresh(&mut self) -> Result<(), Error> {
+        let owner = Owner::nobody();
         if let Some(earliest) = self.lapse_readers() {
-            let snapshot = self.snapshot(&Owner::nobody(), ReadScope::Mode);
+            let snapshot = self.snapshot(&owner, ReadScope::Mode);
             // The full snapshot below handles a free lock and an error.
             if let Some(snapshot) = snapshot.ok().filter(|snapshot| !snapshot.lock.is_free()) {
                 let earliest = earliest.min(snapshot.lock.end);
                 let LockTxn { engine, store, .. } = self;
                 let lock = (Before::Held, &snapshot.lock);
                 engine.remember(store, lock, |holds| holds, earliest, Reschedule::Exactly);
+                engine.note_committed(store.lock(), owner.bytes(), &snapshot.lock);
                 self.serve();
                 return Ok(());
             }
         }
         let LockTxn { engine, store, .. } = self;
-        let owner = Owner::nobody();
         let snapshot = match store.snapshot(&owner, ReadScope::Ends) {
             Ok(snapshot) => snapshot,
             Err(error) => {
@@ -238,6 +240,10 @@ impl LockTxn<'_, '_> {
         engine.remember_last_owner(store, owner.bytes(), &after);
         if self.engine.has_queue(self.store) {
             self.engine.note_committed(self.store.lock(), owner.bytes(), &after);
+            if after.mode() == Some(Mode::Write) {
+                // A script may have put another writer there without an event that tells.
+                self.engine.waits.set_holder(&self.store.lock(), Holder::Anybody);
+            }
             self.note_holder(&after);
             // External changes (SWAPDB, a script) may have made waiters into holders.
             for owner in self.engine.waiting_among(self.store).unwrap_or_default() {

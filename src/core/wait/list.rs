@@ -108,8 +108,8 @@ impl<L: Clone + Eq + Hash, R> WaitList<L, R> {
     }
 
     /// Notes who may hold a lock, if it has waiters. Needed after each commit, and before the lock's
-    /// queue is served after a lapse. After an external change it is [`Holder::Anybody`]. While a
-    /// lock has a writer, its queue is not served.
+    /// queue is served after a lapse. After an external change it is [`Holder::Anybody`]. While
+    /// another owner is known to write, waiters are not tried.
     pub fn set_holder<Q: Equivalent<L> + Hash + ?Sized>(&mut self, lock: &Q, holder: Holder) {
         if let Some((lock, queue)) = self.queues.get_key_value_mut(lock) {
             if queue.holder != holder {

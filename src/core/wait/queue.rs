@@ -95,6 +95,13 @@ impl Queue {
         }
     }
 
+    /// Whether no waiter can be served, because an owner that does not wait here writes. A wait to
+    /// upgrade is over then: the upgrade fails.
+    pub(super) fn is_kept_out(&self) -> bool {
+        self.upgrades.is_empty()
+            && self.only_holder().is_some_and(|writer| !self.owners.contains_key(writer))
+    }
+
     /// All owners with a waiter in this queue.
     pub(super) fn owners(&self) -> impl ExactSizeIterator<Item = &OwnerId> {
         self.owners.keys()

@@ -68,11 +68,7 @@ fn serve_in_order<S: Locks>(
     let mut last_granted = None;
     // The last joint reader that waits for another lock, and that other readers may pass.
     let mut passed = 0;
-    while let Some(queue) = locks.waits().queue(lock) {
-        // A writer keeps all other owners out.
-        if queue.only_holder().is_some_and(|writer| queue.of_owner(writer).next().is_none()) {
-            break;
-        }
+    while locks.waits().queue(lock).is_some_and(|queue| !queue.is_kept_out()) {
         let (mode, reserved) = locks.standing(lock)?;
         let policy = locks.waits().rules.policy;
         let queue = locks.waits().queue(lock);

@@ -294,3 +294,22 @@ fn a_lapse_or_a_deletion_of_one_lock_serves_it() {
     let reply = list(tokens.reply());
     assert_eq!((text(&reply[0]).as_str(), reply.len()), ("OK", 3));
 }
+
+/// A script makes the waiter the writer of one of its locks, and no event tells of that.
+#[test]
+fn a_lock_that_a_script_gave_to_it_is_open_to_it() {
+    let server = Server::builder().start();
+    let mut crowd = Crowd::on(&server);
+    crowd.ok("WLOCK a x 60000");
+    crowd.ok("WLOCK b z 60000");
+    let me = waits(&mut crowd, "MLOCK me 60000 WRITE 2 a b BLOCK 0", &["a", "b"]);
+    let change = "redis.call('HSET', KEYS[1], 'me:write', 1) \
+                  redis.call('HDEL', KEYS[1], 'z:write')";
+    let changed: Value = call!(crowd.con, "EVAL", change, 1, "b").expect("run a script");
+    assert_eq!(changed, Value::Nil);
+    crowd.gives("UNLOCK a x", 1);
+    gets_ok(me);
+    assert_eq!((crowd.holders("a"), crowd.holders("b")), ("me write".into(), "me write".into()));
+    crowd.gives("UNLOCK b me", 0);
+    crowd.gives("UNLOCK b me", 1);
+}

@@ -161,6 +161,23 @@ fn an_upgrade_whose_reads_are_gone_has_nothing_to_wait_for() {
 }
 
 #[test]
+fn an_upgrade_of_a_lock_that_another_owner_has_come_to_write_fails() {
+    let server = Server::builder().start();
+    let mut crowd = Crowd::on(&server);
+    crowd.plain("SELECT 1");
+    crowd.ok("WLOCK k x 100000");
+    crowd.plain("SELECT 0");
+    crowd.ok("RLOCK k a 100000");
+    crowd.ok("RLOCK k b 100000");
+    let mut upgrade = crowd.waits("UPGRADE k a 1000 BLOCK 0");
+    let mut reader = crowd.waits("RLOCK k c 100000 BLOCK 0");
+    crowd.plain("SWAPDB 0 1");
+    upgrade.fails("NOTHELD");
+    crowd.gives("UNLOCK k x", 1);
+    reader.granted();
+}
+
+#[test]
 fn an_upgrade_that_leaves_holds_up_nobody() {
     let server = Server::builder().start();
     let mut crowd = Crowd::on(&server);
