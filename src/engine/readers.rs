@@ -22,18 +22,19 @@ impl Engine {
         owner: &Owner<'_>,
         scope: ReadScope,
     ) -> Result<Snapshot, Error> {
-        match store.field_count() {
-            0 if !store.exists() => return Ok(Snapshot::nothing()),
-            fields if fields < MANY_FIELDS => return store.snapshot(owner, scope),
-            _ => {}
+        let Some(hash) = store.found_hash()? else {
+            return Ok(Snapshot::nothing());
+        };
+        if hash.fields < MANY_FIELDS {
+            return store.snapshot_of(hash, owner, scope, None);
         }
         let known = self.memory.get(store.lock());
         if known.is_some_and(|known| known.readers.is_none()) {
             self.remember_readers(store);
         }
         match self.latest_reader(store, owner)? {
-            Some(latest) => store.snapshot_beside(owner, latest),
-            None => store.snapshot(owner, scope),
+            None => store.snapshot_of(hash, owner, scope, None),
+            latest => store.snapshot_of(hash, owner, ReadScope::Mode, latest),
         }
     }
 

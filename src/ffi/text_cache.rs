@@ -2,11 +2,12 @@
 
 use super::Text;
 use hashbrown::DefaultHashBuilder;
+use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::hash::BuildHasher;
 
-/// The number of strings in the cache, enough for some hundred locks in constant use. They take
-/// about 200 KB.
+/// The number of places in the cache, enough for some hundred locks in constant use. They take
+/// about 300 KB, and the strings 200 KB.
 const CAPACITY: usize = 2048;
 
 /// The length in bytes of the longest string in the cache. Clients choose the names, so a limit
@@ -21,9 +22,15 @@ pub struct TextCache(RefCell<Shelf>);
 #[derive(Default)]
 struct Shelf {
     /// The bytes of the wanted string. The buffer is used again for each string.
-    asked: Vec<u8>,
+    wanted: Vec<u8>,
     hasher: DefaultHashBuilder,
-    texts: Vec<Option<Text>>,
+    places: Vec<Option<Cached>>,
+}
+
+/// A string, with a copy of its bytes: to ask the server for them would cost a call each time.
+struct Cached {
+    text: Text,
+    bytes: SmallVec<[u8; LONGEST]>,
 }
 
 impl TextCache {
@@ -34,23 +41,23 @@ impl TextCache {
 
     /// The string whose bytes `write` appends to an empty buffer, from the cache if it is there.
     pub fn text(&self, write: impl FnOnce(&mut Vec<u8>)) -> Text {
-        let Shelf { asked, hasher, texts } = &mut *self.0.borrow_mut();
-        asked.clear();
-        write(asked);
-        if asked.len() > LONGEST {
-            let text = Text::new(asked);
-            *asked = Vec::new();
+        let Shelf { wanted, hasher, places } = &mut *self.0.borrow_mut();
+        wanted.clear();
+        write(wanted);
+        if wanted.len() > LONGEST {
+            let text = Text::new(wanted);
+            *wanted = Vec::new();
             return text;
         }
-        if texts.is_empty() {
-            texts.resize_with(CAPACITY, || None);
+        if places.is_empty() {
+            places.resize_with(CAPACITY, || None);
         }
-        let place = hasher.hash_one(&*asked) as usize % CAPACITY;
-        match &texts[place] {
-            Some(text) if text.bytes() == asked.as_slice() => text.clone(),
+        let place = &mut places[hasher.hash_one(&*wanted) as usize % CAPACITY];
+        match place {
+            Some(cached) if cached.bytes.as_slice() == wanted.as_slice() => cached.text.clone(),
             _ => {
-                let text = Text::new(asked);
-                texts[place] = Some(text.clone());
+                let text = Text::new(wanted);
+                *place = Some(Cached { text: text.clone(), bytes: SmallVec::from_slice(wanted) });
                 text
             }
         }

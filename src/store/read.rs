@@ -52,30 +52,40 @@ pub enum ReadScope {
     Release,
 }
 
+/// A lock's hash that was found and counted, for one snapshot.
+#[derive(Clone, Copy)]
+pub struct FoundHash<'s> {
+    key: &'s Key<'s>,
+    /// The number of its fields, the mode included.
+    pub fields: usize,
+}
+
 impl Store<'_> {
     /// Takes a snapshot of the lock as `owner` sees it.
     pub fn snapshot(&self, owner: &Owner<'_>, scope: ReadScope) -> Result<Snapshot, Error> {
-        self.snapshot_with(owner, scope, None)
+        match self.found_hash()? {
+            Some(hash) => self.snapshot_of(hash, owner, scope, None),
+            None => Ok(Snapshot::nothing()),
+        }
     }
 
-    /// Takes a snapshot of the lock as `owner` sees it, where `latest` is known to be the latest
-    /// end of its other readers. In read mode it does not read their fields. In write mode its
-    /// scope is [`ReadScope::Mode`].
-    pub fn snapshot_beside(&self, owner: &Owner<'_>, latest: End) -> Result<Snapshot, Error> {
-        self.snapshot_with(owner, ReadScope::Mode, Some(latest))
+    /// The lock's hash, for [`Store::snapshot_of`]; None: there is none. [`Error::WrongType`]: the
+    /// key is no hash.
+    pub fn found_hash(&self) -> Result<Option<FoundHash<'_>>, Error> {
+        Ok(self.hash()?.map(|key| FoundHash { key, fields: key.field_count() }))
     }
 
-    fn snapshot_with(
+    /// Takes a snapshot of the lock as `owner` sees it. `readers`: the latest end of the other
+    /// readers, if it is known. In read mode their fields are not read then.
+    pub fn snapshot_of(
         &self,
+        FoundHash { key: hash, fields }: FoundHash<'_>,
         owner: &Owner<'_>,
         scope: ReadScope,
         readers: Option<End>,
     ) -> Result<Snapshot, Error> {
-        let Some(hash) = self.hash()? else {
-            return Ok(Snapshot::nothing());
-        };
         let mode = mode_of(hash)?;
-        let (own, no_others) = self.read_own(hash, mode, owner, hash.field_count() - 1)?;
+        let (own, no_others) = self.read_own(hash, mode, owner, fields - 1)?;
         let is_single_write = no_others && mode == Mode::Write && own.writes == 1 && own.reads == 0;
         let needs_no_end = is_single_write && scope == ReadScope::Release;
         let stored = StoredHash { mode, end: if needs_no_end { End::Never } else { end_of(hash) } };
