@@ -14,7 +14,8 @@ use crate::core::wait::Place;
 use crate::core::{self, End, Joint, Lock, Millis, Refusal, WaiterId, Want, Which};
 use crate::ffi::{guarded, Access, Ctx, Str};
 use crate::planted::{is_planted, Bug};
-use crate::store::{self, Owner, ReadScope, Store};
+use crate::store::{self, Owner, Snapshot, Store};
+use hashbrown::HashMap;
 use smallvec::SmallVec;
 
 /// The locks of a joint request, in its order.
@@ -75,11 +76,10 @@ impl Engine {
         let keys: Vec<&Str> = places.iter().map(|(key, _)| *key).collect();
         self.on_locks(ctx, &keys, |txn| {
             let locks = txn.places_of(&keys);
-            txn.check_readable(&owner, &locks)?;
-            let released = locks.iter().zip(places).map(|(lock, (_, which))| {
-                held(txn.on(lock, |txn| txn.release_to_successor(&owner, *which)))
-            });
-            let released = released.collect::<Result<_, _>>()?;
+            let snapshot = |txn: &mut LockTxn<'_, '_>| txn.snapshot_to_release(&owner);
+            let released = txn.on_each(&locks, snapshot, |txn, at, snapshot| {
+                txn.release_to_successor(&owner, places[at].1, snapshot)
+            })?;
             for lock in &locks {
                 txn.serve_queue(lock.get());
             }
@@ -99,9 +99,10 @@ impl Engine {
         self.on_locks(ctx, keys, |txn| {
             end_of(txn.store, lease)?;
             let locks = txn.places_of(keys);
-            txn.check_readable(&owner, &locks)?;
-            let renew = |lock| Ok(held(txn.on(lock, |txn| txn.renew(&owner, lease)))?.is_some());
-            locks.iter().map(renew).collect()
+            let snapshot = |txn: &mut LockTxn<'_, '_>| txn.snapshot_to_renew(&owner);
+            let renew = |txn: &mut LockTxn<'_, '_>, _, snapshot| txn.renew(&owner, lease, snapshot);
+            let renewed = txn.on_each(&locks, snapshot, renew)?;
+            Ok(renewed.iter().map(Option::is_some).collect())
         })
     }
 
@@ -309,10 +310,30 @@ impl LockTxn<'_, '_> {
         keys.iter().map(place).collect()
     }
 
-    /// Fails if one of the locks cannot be read for this owner. Changes nothing.
-    fn check_readable(&mut self, owner: &Owner<'_>, locks: &[LockId]) -> Result<(), Error> {
-        let read = |txn: &mut LockTxn<'_, '_>| Ok(txn.store.snapshot(owner, ReadScope::Ends)?);
-        locks.iter().try_for_each(|lock| self.on(lock, read).map(drop))
+    /// Takes a snapshot of each lock, and then works on each with its number and its snapshot. So
+    /// nothing is written if one of them cannot be read. A result of None: the owner has no such
+    /// live hold.
+    fn on_each<R>(
+        &mut self,
+        locks: &[LockId],
+        snapshot: impl Fn(&mut LockTxn<'_, '_>) -> Result<Snapshot, store::Error>,
+        mut work: impl FnMut(&mut LockTxn<'_, '_>, usize, Snapshot) -> Result<R, Error>,
+    ) -> Result<Vec<Option<R>>, Error> {
+        let read = |lock| Ok::<_, Error>((lock, self.on(lock, |txn| Ok(snapshot(txn)?))?));
+        let mut snapshots: HashMap<_, _> = locks.iter().map(read).collect::<Result<_, _>>()?;
+        let mut results = Vec::with_capacity(locks.len());
+        for (at, lock) in locks.iter().enumerate() {
+            let result = self.on(lock, |txn| {
+                // A lock may be named twice, and was written to since its snapshot then.
+                let known = snapshots.remove(lock).map_or_else(|| snapshot(txn), Ok)?;
+                work(txn, at, known)
+            });
+            results.push(match result {
+                Err(Error::NotHeld(_)) => None,
+                result => Some(result?),
+            });
+        }
+        Ok(results)
     }
 }
 
@@ -324,12 +345,4 @@ fn free_to_have(lock: Lock) -> Standing {
 fn remaining(standings: &[Standing]) -> Option<Millis> {
     let obstacles = standings.iter().filter_map(|standing| standing.refused.as_ref());
     latest(obstacles.map(|obstacle| obstacle.remaining))
-}
-
-/// None: the owner has no such live hold.
-fn held<T>(result: Result<T, Error>) -> Result<Option<T>, Error> {
-    match result {
-        Err(Error::NotHeld(_)) => Ok(None),
-        result => result.map(Some),
-    }
 }

@@ -8,7 +8,7 @@ use super::{end_of, Engine, Error};
 use crate::core::wait::Holder;
 use crate::core::{self, End, Lock, Millis, Mode, Which};
 use crate::ffi::{Ctx, Str};
-use crate::store::{Forced, Owner, ReadScope, Store, What};
+use crate::store::{self, Forced, Owner, ReadScope, Snapshot, Store, What};
 
 impl Engine {
     /// Runs UNLOCK. Fails with NOTHELD if the owner has nothing to release. True if the lock had no
@@ -22,7 +22,8 @@ impl Engine {
     ) -> Result<bool, Error> {
         let owner = Owner::new(owner)?;
         self.on_lock(ctx, key, |txn| {
-            let is_free = txn.release_to_successor(&owner, which)?;
+            let snapshot = txn.snapshot_to_release(&owner)?;
+            let is_free = txn.release_to_successor(&owner, which, snapshot)?;
             txn.serve();
             Ok(is_free)
         })
@@ -37,7 +38,11 @@ impl Engine {
         lease: Millis,
     ) -> Result<(), Error> {
         let owner = Owner::new(owner)?;
-        self.on_lock(ctx, key, |txn| txn.renew(&owner, lease))
+        self.on_lock(ctx, key, |txn| {
+            end_of(txn.store, lease)?;
+            let snapshot = txn.snapshot_to_renew(&owner)?;
+            txn.renew(&owner, lease, snapshot)
+        })
     }
 
     /// Runs FORCEUNLOCK. False if there was nothing to remove.
@@ -68,18 +73,39 @@ impl Engine {
 }
 
 impl LockTxn<'_, '_> {
+    /// The snapshot for [`LockTxn::release_to_successor`].
+    pub fn snapshot_to_release(&mut self, owner: &Owner<'_>) -> Result<Snapshot, store::Error> {
+        let is_tracked = self.engine.tracked.has(self.store.lock());
+        self.snapshot(owner, if is_tracked { ReadScope::Ends } else { ReadScope::Release })
+    }
+
+    /// The snapshot for [`LockTxn::renew`].
+    pub fn snapshot_to_renew(&mut self, owner: &Owner<'_>) -> Result<Snapshot, store::Error> {
+        self.snapshot(owner, ReadScope::Mode)
+    }
+
     /// Like [`LockTxn::release`]. If the lock has waiters, the next writer may take over its hash.
-    pub fn release_to_successor(&mut self, owner: &Owner<'_>, which: Which) -> Result<bool, Error> {
+    pub fn release_to_successor(
+        &mut self,
+        owner: &Owner<'_>,
+        which: Which,
+        snapshot: Snapshot,
+    ) -> Result<bool, Error> {
         if self.engine.has_queue(self.store) {
             self.store.await_successor();
         }
-        self.release(owner, which)
+        self.release(owner, which, snapshot)
     }
 
     /// Runs UNLOCK, without serving the queue.
-    fn release(&mut self, owner: &Owner<'_>, which: Which) -> Result<bool, Error> {
+    fn release(
+        &mut self,
+        owner: &Owner<'_>,
+        which: Which,
+        snapshot: Snapshot,
+    ) -> Result<bool, Error> {
         let reserved = which == Which::All && is_reserved_by(self.store, owner);
-        let after = match self.give_back(owner, which) {
+        let after = match self.give_back(owner, which, snapshot) {
             // The owner has no hold, only a reservation.
             Err(Error::NotHeld(_)) if reserved => self.snapshot(owner, ReadScope::Presence)?.lock,
             after => {
@@ -95,18 +121,25 @@ impl LockTxn<'_, '_> {
     }
 
     /// Runs RENEW. `lease` is in ms.
-    pub fn renew(&mut self, owner: &Owner<'_>, lease: Millis) -> Result<(), Error> {
+    pub fn renew(
+        &mut self,
+        owner: &Owner<'_>,
+        lease: Millis,
+        snapshot: Snapshot,
+    ) -> Result<(), Error> {
         let lease = end_of(self.store, lease)?;
-        let snapshot = self.snapshot(owner, ReadScope::Mode)?;
         let after = core::renew(&snapshot.lock, lease);
         let after = self.if_held(&snapshot, owner, after)?;
         self.commit(&snapshot, owner, &after)
     }
 
-    fn give_back(&mut self, owner: &Owner<'_>, which: Which) -> Result<Lock, Error> {
+    fn give_back(
+        &mut self,
+        owner: &Owner<'_>,
+        which: Which,
+        snapshot: Snapshot,
+    ) -> Result<Lock, Error> {
         let is_tracked = self.engine.tracked.has(self.store.lock());
-        let scope = if is_tracked { ReadScope::Ends } else { ReadScope::Release };
-        let snapshot = self.snapshot(owner, scope)?;
         let given_up = match is_tracked {
             true => self.engine.choose_released(self.store, owner.bytes(), &snapshot, which),
             false => GivenUp::Nothing,
