@@ -44,7 +44,7 @@ soak: ## Let faults strike while clients work, and check what they saw (TIME=60 
 mutants: ## Change the rules in one place at a time: do the unit tests notice? (ONLY=src/core/release)
 	@scripts/mutants.sh
 
-fuzz: ## Fuzz by coverage, each target for TIME seconds (TIME=60 TARGET=all CORPUS=)
+fuzz: ## Fuzz by coverage, each target for TIME seconds; 0: only the kept inputs (TIME=60 TARGET=all CORPUS=)
 	@scripts/fuzz.sh
 
 miri: ## Run the unit tests of the rules and of the parsers under Miri (some minutes)

@@ -3,7 +3,7 @@
 # Exits 3 where there is no nightly Rust, which the sanitizer and the counters need.
 #
 # TARGET=    one of fuzz/fuzz_targets, or all (two at a time)
-# TIME=      seconds for each
+# TIME=      seconds for each; 0: only the inputs of fuzz/corpus, which any Rust can run
 # CORPUS=    where new inputs are kept; else they are dropped: fuzz/corpus stays as it is
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -31,13 +31,29 @@ else
     targets=$target
 fi
 
+if [ "$time" = 0 ]; then
+    scripts/setup.sh build fuzz
+    replay=$CARGO_TARGET_DIR/replay
+    RUSTFLAGS='--cfg fuzzing' cargo build --release --locked --manifest-path fuzz/Cargo.toml --target-dir "$replay"
+    for name in $targets; do
+        log=$CARGO_TARGET_DIR/$name.log
+        "$replay/release/$name" "fuzz/corpus/$name"/* >"$log" 2>&1 || {
+            tail -n 60 "$log" >&2
+            echo "fuzz: $name FAILED at the input that it names last, the whole output is in $log" >&2
+            exit 1
+        }
+        echo "fuzz: $name: $(grep -c '^Executed ' "$log") inputs"
+    done
+    exit
+fi
+
 command -v rustup >/dev/null || not_run "there is no rustup, which has a nightly Rust"
 rustc +nightly --version >/dev/null 2>&1 ||
     rustup toolchain install nightly --profile minimal --no-self-update ||
     not_run "rustup could not install a nightly Rust"
 command -v cargo-fuzz >/dev/null || cargo install cargo-fuzz --locked ||
     not_run "cargo-fuzz could not be installed"
-scripts/setup.sh build
+scripts/setup.sh build fuzz
 
 # Only what a target needs is built. The first build takes some minutes, later ones are short.
 if [ "$target" = all ]; then

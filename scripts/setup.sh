@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs what is missing. What is wanted: build, server, peers, deb, system, docker,
+# Installs what is missing. What is wanted: build, fuzz, server, peers, deb, system, docker,
 # valgrind, suites, fmt, clippy, shellcheck, actionlint.
 set -eu
 
@@ -39,6 +39,7 @@ for want; do
         have cc || missing="$missing gcc libc6-dev"
         have_libclang || missing="$missing libclang-dev"
         ;;
+    fuzz) have c++ || missing="$missing g++" ;;
     server)
         [ -n "${SERVER:-}${ENGINE:-}" ] || have redis-server || have valkey-server ||
             missing="$missing redis-server"

@@ -9,8 +9,10 @@ pub mod foreign;
 pub mod grammar;
 pub mod input;
 pub mod keys;
+mod reply;
 pub mod server;
 pub mod shape;
+mod state;
 pub mod words;
 
 // Links the module, whose entry `server` calls.

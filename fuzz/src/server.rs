@@ -1,29 +1,16 @@
 //! A small server with the module loaded.
 
-use crate::api::{context, free_string, raise, ClientInfo, Config, Text, STRINGS};
+use crate::api::{context, free_string, raise, ClientInfo, Text, STRINGS};
 use crate::keys::{Bytes, Key, Keys};
+use crate::reply::whole;
+pub use crate::reply::Reply;
+pub use crate::state::START;
+use crate::state::{Event, State, STATE};
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{c_int, c_void};
 use std::mem::ManuallyDrop;
 use std::ptr::null_mut;
 use std::sync::atomic::Ordering;
-
-pub(crate) type Run = unsafe extern "C" fn(*mut c_void, *mut *mut Text, c_int) -> c_int;
-pub(crate) type FreeCallback = unsafe extern "C" fn(*mut c_void, *mut c_void);
-pub(crate) type DisconnectCallback = unsafe extern "C" fn(*mut c_void, *mut Blocked);
-pub(crate) type EventCallback = unsafe extern "C" fn(*mut c_void, Event, u64, *mut c_void);
-pub(crate) type KeyEventCallback =
-    unsafe extern "C" fn(*mut c_void, c_int, *const c_char, *mut c_void) -> c_int;
-pub(crate) type TimerCallback = unsafe extern "C" fn(c_int, *mut c_void, c_int);
-
-/// A server event.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub(crate) struct Event {
-    pub id: u64,
-    pub version: u64,
-}
 
 const FLUSH_DB: u64 = 2;
 const LOADING: u64 = 3;
@@ -37,163 +24,12 @@ const DISCONNECTED: u64 = 1;
 const BEFORE_SLEEP: u64 = 0;
 const AFTER_SLEEP: u64 = 1;
 
-/// A command of the module.
-pub(crate) struct Command {
-    pub name: Bytes,
-    pub run: Run,
-    pub arity: c_int,
-}
-
-/// A client that the module has blocked.
-pub(crate) struct Blocked {
-    pub client: u64,
-    pub reply: Run,
-    pub timeout: Run,
-    pub free: FreeCallback,
-    pub disconnect: Option<DisconnectCallback>,
-}
-
 /// What the module reads of a flush.
 #[repr(C)]
 struct FlushInfo {
     version: u64,
     sync: i32,
     db: i32,
-}
-
-/// A part of a reply, in the order in which the module sends it.
-#[derive(Clone, Debug)]
-pub(crate) enum Token {
-    Integer(i64),
-    Null,
-    Bulk(Bytes),
-    Status(String),
-    Error(String),
-    Array(usize),
-    Map(usize),
-}
-
-/// A whole reply. A map is an array of names and values in turn.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reply {
-    Integer(i64),
-    Null,
-    Bulk(Bytes),
-    Status(String),
-    Error(String),
-    Array(Vec<Reply>),
-    /// The client is blocked.
-    Blocked,
-}
-
-impl Reply {
-    pub fn is_error(&self) -> bool {
-        matches!(self, Reply::Error(_))
-    }
-
-    /// Whether it is an error whose text begins so.
-    pub fn is_error_of(&self, begin: &str) -> bool {
-        matches!(self, Reply::Error(text) if text.starts_with(begin))
-    }
-
-    /// The value of a name in a map.
-    pub fn field(&self, name: &str) -> &Reply {
-        let Reply::Array(items) = self else {
-            panic!("no map: {self:?}");
-        };
-        let pair = items.chunks(2).find(|pair| pair[0] == Reply::Bulk(name.into()));
-        &pair.unwrap_or_else(|| panic!("no {name}: {self:?}"))[1]
-    }
-
-    pub fn integer(&self) -> i64 {
-        match self {
-            Reply::Integer(number) => *number,
-            _ => panic!("no integer: {self:?}"),
-        }
-    }
-
-    pub fn bytes(&self) -> &[u8] {
-        match self {
-            Reply::Bulk(bytes) => bytes,
-            _ => panic!("no text: {self:?}"),
-        }
-    }
-
-    pub fn items(&self) -> &[Reply] {
-        match self {
-            Reply::Array(items) => items,
-            _ => panic!("no array: {self:?}"),
-        }
-    }
-}
-
-/// The state of the server, as the module API uses it.
-pub(crate) struct State {
-    /// Unix time in ms.
-    pub now: i64,
-    pub primary: Keys,
-    /// The keys of a replica that has no module.
-    pub replica: Keys,
-    pub selected: i32,
-    /// The client whose command runs.
-    pub client: u64,
-    pub connected: BTreeSet<u64>,
-    /// Whether the command that runs may block its client.
-    pub may_block: bool,
-    /// Whether `notify-keyspace-events` asks for all events.
-    pub notifies: bool,
-    #[expect(clippy::vec_box, reason = "the module keeps pointers")]
-    pub commands: Vec<Box<Command>>,
-    pub configs: Vec<Config>,
-    pub events: BTreeMap<u64, EventCallback>,
-    pub key_events: Option<KeyEventCallback>,
-    pub timer: Option<(c_int, TimerCallback, *mut c_void)>,
-    pub reply: Vec<Token>,
-    /// Where the keys of a command are, while the command is asked for them.
-    pub key_positions: Option<Vec<usize>>,
-    #[expect(clippy::vec_box, reason = "the module keeps pointers")]
-    pub blocked: Vec<Box<Blocked>>,
-    /// Clients that the module has unblocked, with its answers.
-    pub unblocked: Vec<(Box<Blocked>, *mut c_void)>,
-    /// In a callback of a blocked client: its handle, and the module's answer.
-    pub handle: *mut Blocked,
-    pub private: *mut c_void,
-    /// How many keys the module has open.
-    pub handles: usize,
-}
-
-/// When each server starts.
-pub const START: i64 = 1_800_000_000_000;
-
-impl State {
-    const fn new() -> State {
-        State {
-            now: START,
-            primary: Keys(BTreeMap::new()),
-            replica: Keys(BTreeMap::new()),
-            selected: 0,
-            client: 0,
-            connected: BTreeSet::new(),
-            may_block: false,
-            notifies: false,
-            commands: Vec::new(),
-            configs: Vec::new(),
-            events: BTreeMap::new(),
-            key_events: None,
-            timer: None,
-            reply: Vec::new(),
-            key_positions: None,
-            blocked: Vec::new(),
-            unblocked: Vec::new(),
-            handle: null_mut(),
-            private: null_mut(),
-            handles: 0,
-        }
-    }
-}
-
-thread_local! {
-    pub(crate) static STATE: RefCell<State> = const { RefCell::new(State::new()) };
 }
 
 unsafe extern "C" {
@@ -514,27 +350,4 @@ impl Drop for Server {
         // The first server makes those of the module's statics.
         assert!((0..16).contains(&strings), "{strings} strings are left");
     }
-}
-
-/// The reply that the parts make. There must be one reply, and no more.
-fn whole(tokens: &[Token]) -> Reply {
-    let mut rest = tokens;
-    let reply = one(&mut rest).unwrap_or_else(|| panic!("half a reply: {tokens:?}"));
-    assert!(rest.is_empty(), "more than one reply: {tokens:?}");
-    reply
-}
-
-fn one(rest: &mut &[Token]) -> Option<Reply> {
-    let (first, others) = rest.split_first()?;
-    *rest = others;
-    let mut many = |count: usize| (0..count).map(|_| one(rest)).collect::<Option<Vec<_>>>();
-    Some(match first {
-        Token::Integer(number) => Reply::Integer(*number),
-        Token::Null => Reply::Null,
-        Token::Bulk(bytes) => Reply::Bulk(bytes.clone()),
-        Token::Status(text) => Reply::Status(text.clone()),
-        Token::Error(text) => Reply::Error(text.clone()),
-        Token::Array(count) => Reply::Array(many(*count)?),
-        Token::Map(count) => Reply::Array(many(2 * count)?),
-    })
 }

@@ -23,12 +23,15 @@ int fuzz_variadic_hash_get(void *key, int flags, ...) {
 
 int fuzz_variadic_hash_set(void *key, int flags, ...) {
     (void)flags;
+    int count = 0;
     va_list args;
     va_start(args, flags);
-    void *field = va_arg(args, void *);
-    void *value = va_arg(args, void *);
+    for (void *field; (field = va_arg(args, void *));) {
+        void *value = va_arg(args, void *);
+        count += fuzz_hash_set(key, field, value);
+    }
     va_end(args);
-    return fuzz_hash_set(key, field, value);
+    return count;
 }
 
 void *fuzz_variadic_call(void *ctx, const char *command, const char *format, ...) {
