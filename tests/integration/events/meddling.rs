@@ -55,3 +55,13 @@ fn a_command_in_an_event_that_comes_in_the_middle_of_another_is_an_error() {
     client.refused();
     assert_eq!(crowd.holders("k"), "b read");
 }
+
+#[test]
+fn another_module_gets_no_session() {
+    for (line, free) in [("WLOCK k m 60000 SESSION", true), ("WLOCK k m 60000", false)] {
+        let server = Server::builder().meddler("set", &format!("RWLOCK.{line}")).start();
+        let mut crowd = Crowd::on(&server);
+        assert_ok(call!(crowd.con, "SET", "any", "thing"));
+        assert_eq!(crowd.holders("k").is_empty(), free, "{line}");
+    }
+}
