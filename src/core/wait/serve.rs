@@ -68,10 +68,11 @@ fn serve_in_order<S: Locks>(
     let mut last_granted = None;
     // The last joint reader that waits for another lock, and that other readers may pass.
     let mut passed = 0;
-    while locks.waits().queue(lock).is_some_and(|queue| !queue.is_kept_out()) {
+    while locks.waits().queue(lock).is_some() {
+        // First, because no waiter is to wait for a lock that cannot be read.
         let (mode, reserved) = locks.standing(lock)?;
         let policy = locks.waits().rules.policy;
-        let queue = locks.waits().queue(lock);
+        let queue = locks.waits().queue(lock).filter(|queue| !queue.is_kept_out());
         let next = queue.and_then(|queue| queue.next(mode, policy, reserved.as_deref(), passed));
         let Some((id, want, owner)) = next else {
             break;

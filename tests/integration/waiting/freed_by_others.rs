@@ -309,3 +309,17 @@ fn a_lock_that_was_deleted_may_be_taken_before_its_queue_is_served() {
     waiter.granted();
     assert_eq!(crowd.holders("k"), "a write");
 }
+
+#[test]
+fn a_reservation_key_that_names_no_owner_is_told_to_those_who_wait_for_a_writer() {
+    let server = Server::builder().start();
+    let mut crowd = Crowd::on(&server);
+    crowd.ok("MLOCK h 60000 WRITE 2 k other");
+    for request in ["WLOCK k w 60000 BLOCK 0", "MLOCK w 60000 READ 1 k WRITE 1 free BLOCK 0"] {
+        let mut waiter = Client::waits(&server, request);
+        crowd.plain("LPUSH {k}:wait_write x");
+        waiter.fails("WRONGTYPE");
+        crowd.plain("DEL {k}:wait_write");
+    }
+    assert_eq!(crowd.holders("k"), "h write");
+}
