@@ -67,19 +67,20 @@ impl<'a> Ctx<'a> {
             let mut rules = rules.split(' ').skip(2);
             rules.any(|rule| rule.starts_with("+rwlock.") || rule.starts_with("-rwlock."))
         };
-        applies_anew.is_some() && self.acl_list().iter().any(named)
+        applies_anew.is_some() && self.acl_list().is_none_or(|rules| rules.iter().any(named))
     }
 
-    /// The ACL rules of each user, one line for each.
-    fn acl_list(self) -> Vec<Vec<u8>> {
+    /// The ACL rules of each user, one line for each. None: the server does not tell, for example
+    /// because ACL is renamed.
+    fn acl_list(self) -> Option<Vec<Vec<u8>>> {
         let Some(CallReply::List(users)) = self.call(c"ACL", c"LIST", &[]) else {
-            return Vec::new();
+            return None;
         };
         let rules = |user| match user {
             CallReply::Text(rules) => Some(rules),
             _ => None,
         };
-        users.into_iter().filter_map(rules).collect()
+        Some(users.into_iter().filter_map(rules).collect())
     }
 
     /// Whether the user that runs the command may run this one too, which takes one key, without

@@ -253,6 +253,18 @@ fn scripts_functions_and_transactions_ask_for_the_same_rights() {
     assert_eq!(list(call!(con, "EXEC")), [Value::Okay]);
 }
 
+/// The module cannot ask which rules name its commands.
+#[test]
+fn where_acl_is_renamed_the_module_stays_loaded() {
+    let server = Server::builder().config("rename-command", "ACL hidden").start();
+    let mut con = server.connection();
+    if Categories::of(&server) == Categories::None {
+        unload(&mut con);
+    } else {
+        assert_error(call!(con, "MODULE", "UNLOAD", "rwlock"), "ERR Error unloading module");
+    }
+}
+
 #[test]
 fn rights_are_asked_for_when_the_command_comes_and_not_again_at_the_grant() {
     let server = Server::builder().start();
