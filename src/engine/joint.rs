@@ -321,10 +321,13 @@ impl LockTxn<'_, '_> {
     ) -> Result<Vec<Option<R>>, Error> {
         let read = |lock| Ok::<_, Error>((lock, self.on(lock, |txn| Ok(snapshot(txn)?))?));
         let mut snapshots: HashMap<_, _> = locks.iter().map(read).collect::<Result<_, _>>()?;
+        if store::may_share_keys(locks.iter().map(|lock| &*lock.name)) {
+            snapshots.clear();
+        }
         let mut results = Vec::with_capacity(locks.len());
         for (at, lock) in locks.iter().enumerate() {
             let result = self.on(lock, |txn| {
-                // A lock may be named twice, and was written to since its snapshot then.
+                // None: the lock, or one with the same keys, may have been written to since then.
                 let known = snapshots.remove(lock).map_or_else(|| snapshot(txn), Ok)?;
                 work(txn, at, known)
             });

@@ -29,7 +29,7 @@ pub use error::Error;
 pub use holds::{Entry, Held};
 pub use key_events::{take_key_events, KeyEvent, What};
 pub use lock::{Reserved, Store};
-pub use names::{check_together, hold_of_key, locks_of_key, LockName};
+pub use names::{check_together, hold_of_key, locks_of_key, may_share_keys, LockName};
 pub use owner::Owner;
 pub use propagation::{listeners, set_listeners, Listeners};
 pub use publish::{announce_by, loop_awakes, loop_is_done, Channels, ClusterPublish};

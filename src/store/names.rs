@@ -76,6 +76,14 @@ pub fn check_together(names: &[&[u8]]) -> Result<(), Error> {
     Ok(())
 }
 
+/// Whether two of these different locks may share keys. Only a name with a `{` can share them with
+/// one without.
+pub fn may_share_keys<'n>(mut names: impl Iterator<Item = &'n [u8]>) -> bool {
+    let braced = |name: &[u8]| name.contains(&b'{');
+    let first = names.next().map(braced);
+    names.any(|name| Some(braced(name)) != first)
+}
+
 impl<'a> LockName<'a> {
     /// Checks the name. `cluster`: all derived names must be in the slot of the lock. Errors:
     /// [`Error::BadLockName`], and in a cluster [`Error::CrossSlot`].

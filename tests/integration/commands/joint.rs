@@ -252,6 +252,17 @@ fn a_lock_that_cannot_be_used_keeps_all_from_being_taken() {
     assert_unchanged(&mut con, |con| assert_error(run(con, command), "WRONGTYPE"));
 }
 
+/// MRENEW is RENEW of each lock, so it does not read the holds of others either.
+#[test]
+fn what_a_stranger_wrote_beside_the_hold_hinders_mrenew_as_little_as_renew() {
+    let server = Server::builder().start();
+    let mut con = server.connection();
+    ok(&mut con, "MLOCK me 60000 WRITE 2 a b");
+    assert_eq!(int(call!(con, "HSET", "a", "stranger", "x")), 1);
+    ok(&mut con, "RENEW a me 60000");
+    gives(&mut con, "MRENEW me 60000 b a", &[1, 1]);
+}
+
 #[test]
 fn without_memory_nothing_is_taken_and_all_is_given_back() {
     let server = Server::builder().start();
