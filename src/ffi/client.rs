@@ -23,12 +23,14 @@ impl Ctx<'_> {
         (known == raw::REDISMODULE_OK as c_int && self.has_connection(id)).then_some(id)
     }
 
-    /// Whether a client that the server finds has a connection. The clients of scripts and of other
-    /// modules have none. Valkey 9.1 finds them all the same, so there this reads CLIENT LIST,
-    /// which leaves them out, once for most connections. Where CLIENT is renamed the answer is
-    /// yes.
+    /// Whether the client of this command, which the server finds, has a connection. The clients of
+    /// scripts and of other modules have none, and Valkey 9.1 finds them all the same. There a
+    /// client that may block counts as connected: a module's calls may not, unless the module
+    /// asks for it. Of any other client this reads CLIENT LIST, which shows only connections. That
+    /// takes longer the more clients there are, so it is remembered. Where CLIENT is renamed the
+    /// answer is yes.
     fn has_connection(self, id: u64) -> bool {
-        if !finds_clients_without_connection() {
+        if !finds_clients_without_connection() || self.situation().may_block {
             return true;
         }
         let seen = &CONNECTED[id as usize % CONNECTED.len()];
