@@ -9,7 +9,7 @@ use redis::Connection;
 
 use support::observe::{info_number, run};
 use support::wire::packed_line;
-use support::{assert_ok, int, list, map, text, wait_until, Server};
+use support::{int, list, map, text, wait_until, Server};
 
 const CLIENTS: usize = 100;
 const TURNS: usize = 500;
@@ -46,7 +46,8 @@ fn a_hundred_thousand_waits_are_told() {
     let settings = format!("log-slower-than 0 log-max-len {KEPT} log-holds-over -1");
     let server = Server::builder().module_arguments(settings).start();
     let mut con = server.connection();
-    let mut memory = Vec::new();
+    let used_memory = || info_number(&server, "memory", "used_memory");
+    let before = used_memory();
     for _ in 0..3 {
         all_take_turns(&server);
         let waits = info_number(&server, "rwlock", "rwlock_granted_after_waiting");
@@ -55,7 +56,9 @@ fn a_hundred_thousand_waits_are_told() {
         });
         // One entry for each wait, and no other.
         assert_eq!(newest(&mut con), waits - 1);
-        memory.push(info_number(&server, "memory", "used_memory"));
+        // The entries that are kept take 2 KB each at most, the others nothing. The server takes
+        // some time to give back what the clients had.
+        wait_until("only the log takes memory", || used_memory() - before < KEPT * 2_048);
     }
     assert!(newest(&mut con) >= 100_000, "{}", newest(&mut con));
 
@@ -75,9 +78,4 @@ fn a_hundred_thousand_waits_are_told() {
         let holds: Vec<_> = blockers.iter().map(|blocker| int(&blocker["holding"])).collect();
         assert!(holds.is_sorted_by(|one, next| one >= next), "{entry:?}");
     }
-    // After the first round the log is full: 4 KB for each entry at most, and it grows no more.
-    assert!(memory[2] - memory[1] < KEPT * 1_024, "{memory:?}");
-    assert_ok(run(&mut con, "RWLOCK.LOG RESET"));
-    let after = info_number(&server, "memory", "used_memory");
-    assert!(memory[2] - after < KEPT * 4_096, "{memory:?} {after}");
 }
